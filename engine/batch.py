@@ -1,0 +1,40 @@
+"""What the scheduler asks of the model in one iteration, and what it gets back."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class BatchItem:
+    """Compute the KV of positions ``start … start+count-1`` of ``request``.
+
+    ``samples``: these reach the end of its known tokens, so the next token is sampled.
+    """
+
+    request: Request
+    start: int
+    count: int
+    samples: bool
+
+    @property
+    def is_decode(self) -> bool:
+        """One token of a request whose prompt is done."""
+        return self.count == 1 and self.start >= self.request.prompt_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutput:
+    """One token id for each item with ``samples``, in the batch's order; times in milliseconds."""
+
+    tokens: list[int]
+    forward_ms: float = 0.0
+    sample_ms: float = 0.0
+
+
+class Runner(Protocol):
+    """Runs one batch. The real one holds a model and a KV cache; tests and the simulator bring their own."""
+
+    def run(self, items: Sequence[BatchItem]) -> StepOutput: ...

@@ -1,0 +1,114 @@
+"""A request as the scheduler sees it: its tokens, its block table, its limits, and where its time went."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class RequestState(StrEnum):
+    WAITING = "waiting"
+    PREFILL = "prefill"
+    DECODE = "decode"
+    PREEMPTED = "preempted"
+    FINISHED = "finished"
+
+
+class FinishReason(StrEnum):
+    STOP = "stop"
+    LENGTH = "length"
+    ABORT = "abort"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How the next token is chosen. ``temperature`` 0 is greedy; the others then have no effect."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.temperature <= 100.0:
+            raise ValueError(f"temperature {self.temperature} is not in 0…100")
+        if not 0.0 < self.top_p <= 1.0:
+            raise ValueError(f"top_p {self.top_p} is not in (0, 1]")
+
+
+@dataclass(slots=True)
+class PhaseTimes:
+    """Seconds by phase. The running phase began at ``since`` (monotonic) and is not in the sums yet."""
+
+    since: float
+    queue: float = 0.0
+    prefill: float = 0.0
+    decode: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One sequence. ``token_ids`` holds prompt then output; ``block_table[i]`` holds the KV of
+    positions ``i*block_size …``; positions below ``computed`` have their KV written."""
+
+    num: int
+    id: str
+    token_ids: list[int]
+    prompt_tokens: int
+    max_tokens: int
+    arrival_wall: float
+    arrival: float
+    priority: int = 0
+    label: str | None = None
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    stop_ids: frozenset[int] = frozenset()
+    cache_salt: str = ""
+
+    state: RequestState = RequestState.WAITING
+    block_table: list[int] = field(default_factory=list)
+    computed: int = 0
+    cached: int = 0
+    reserved_blocks: int = 0
+    hashes: list[int] = field(default_factory=list)
+    """Chained hashes of its complete blocks known so far (64-bit), longest prefix first needed."""
+
+    admissions: int = 0
+    preemptions: int = 0
+    recomputed: int = 0
+    computed_ever: int = 0
+    """Highest ``computed`` it reached: tokens below it that are computed again are recomputation."""
+
+    started: float | None = None
+    """Monotonic seconds of its latest admission."""
+
+    first_token: float | None = None
+    last_token: float | None = None
+    finish_reason: FinishReason | None = None
+    times: PhaseTimes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.times = PhaseTimes(since=self.arrival)
+
+    @property
+    def output_tokens(self) -> int:
+        return len(self.token_ids) - self.prompt_tokens
+
+    @property
+    def total_limit(self) -> int:
+        """Tokens it can have at most, prompt and output."""
+        return self.prompt_tokens + self.max_tokens
+
+    @property
+    def remaining(self) -> int:
+        """Tokens whose KV is still to be computed before the next one can be sampled."""
+        return len(self.token_ids) - self.computed
+
+    def enter(self, state: RequestState, now: float) -> None:
+        """Change state and book the time of the phase that ends."""
+        spent = max(0.0, now - self.times.since)
+        if self.state in (RequestState.WAITING, RequestState.PREEMPTED):
+            self.times.queue += spent
+        elif self.state is RequestState.PREFILL:
+            self.times.prefill += spent
+        elif self.state is RequestState.DECODE:
+            self.times.decode += spent
+        self.state = state
+        self.times.since = now

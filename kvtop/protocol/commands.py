@@ -1,0 +1,80 @@
+"""What a controller may ask of an engine, and the answer. Each takes effect between two iterations."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from kvtop.protocol.base import Message
+from kvtop.protocol.hello import PolicyValue
+
+
+class Command(Message):
+    """Base: ``id`` is the asker's own and comes back in the reply."""
+
+    id: str = Field(min_length=1, max_length=64)
+
+
+class SetPolicy(Command):
+    """Change policy axes together. ``dry_run`` answers what would happen and changes nothing."""
+
+    type: Literal["set_policy"] = "set_policy"
+    changes: dict[str, PolicyValue] = Field(min_length=1, max_length=32)
+    transition: Literal["drain", "preempt"] = Field(
+        default="drain",
+        description="where the present state breaks the new rule: admit nothing until it fits, or preempt down to what fits",
+    )
+    dry_run: bool = False
+
+
+class Abort(Command):
+    """End one request; its blocks are released, its hashed blocks stay cached."""
+
+    type: Literal["abort"] = "abort"
+    request: int | str = Field(description="num or id")
+
+
+class Preempt(Command):
+    """Preempt one running request now; it is queued again and recomputed."""
+
+    type: Literal["preempt"] = "preempt"
+    request: int | str
+
+
+class Pause(Command):
+    """Stop scheduling; KV stays in place."""
+
+    type: Literal["pause"] = "pause"
+
+
+class Resume(Command):
+    type: Literal["resume"] = "resume"
+
+
+class ResetPrefixCache(Command):
+    """Forget the content of all cached blocks; blocks in use keep theirs, but match nobody new."""
+
+    type: Literal["reset_prefix_cache"] = "reset_prefix_cache"
+
+
+class RequestKeyframe(Command):
+    """On the observing socket: a keyframe for this viewer. On the control socket: for every viewer."""
+
+    type: Literal["keyframe"] = "keyframe"
+    id: str = Field(default="keyframe", min_length=1, max_length=64)
+
+
+AnyCommand = Annotated[
+    SetPolicy | Abort | Preempt | Pause | Resume | ResetPrefixCache | RequestKeyframe,
+    Field(discriminator="type"),
+]
+
+
+class Reply(Message):
+    """The answer to one command, sent when it took effect or was refused."""
+
+    type: Literal["reply"] = "reply"
+    id: str
+    ok: bool
+    iteration: int | None = Field(default=None, description="first iteration under the new rule")
+    message: str = Field(default="", max_length=1000, description="what happened, or why not, in a sentence")
+    effects: list[str] = Field(default_factory=list, description="what it does or would do, to whom")
