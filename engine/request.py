@@ -101,6 +101,18 @@ class Request:
         """Tokens whose KV is still to be computed before the next one can be sampled."""
         return len(self.token_ids) - self.computed
 
+    @property
+    def ttft(self) -> float | None:
+        """Seconds from arrival to the first output token; None before it."""
+        return None if self.first_token is None else max(0.0, self.first_token - self.arrival)
+
+    @property
+    def tpot(self) -> float | None:
+        """Mean seconds between output tokens; None before the second."""
+        if self.first_token is None or self.last_token is None or self.output_tokens < 2:
+            return None
+        return max(0.0, self.last_token - self.first_token) / (self.output_tokens - 1)
+
     def enter(self, state: RequestState, now: float) -> None:
         """Change state and book the time of the phase that ends."""
         spent = max(0.0, now - self.times.since)

@@ -1,0 +1,50 @@
+# kvtop: everything a new clone needs. `make demo` to see it, `make test` to prove it.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: setup model demo test check docs screenshots perf slow clean
+
+setup: $(VENV)/.ready
+
+# torch goes first and pinned: left to a resolver it brings several gigabytes of CUDA.
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "kvtop needs Python 3.11 or newer; set PYTHON=")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet "pip==25.3"
+	$(BIN)/pip install --quiet -c constraints.txt "torch==2.13.0"
+	$(BIN)/pip install --quiet -c constraints.txt -e ".[engine,dev]"
+	touch $@
+
+model: setup  ## the demo's model, about 93 MB, once
+	$(BIN)/python -m engine.fetch
+
+demo: setup  ## engine, workload and screen; q ends all of it
+	$(BIN)/kvtop demo
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m kvtop.protocol.document --check
+
+test: setup model check
+	$(BIN)/pytest -m "not slow"
+
+slow: setup model
+	$(BIN)/pytest -m slow
+
+docs: setup
+	$(BIN)/python -m kvtop.protocol.document
+
+screenshots: setup
+	$(BIN)/python -m tests.screenshots
+
+perf: setup model
+	$(BIN)/python -m tests.perf.render
+	$(BIN)/python -m tests.perf.overhead
+	$(BIN)/python -m tests.perf.startup
+
+clean:
+	rm -rf $(VENV) build *.egg-info

@@ -1,0 +1,32 @@
+"""What an engine is started with. Fixed for its life; what can change while it serves is in `engine.policy`."""
+
+from dataclasses import dataclass, field
+
+from kvtop.protocol import PolicyValue
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """Start-up settings. ``blocks`` 0 lets the engine choose; ``model`` is smollm2, random, or a path to a GGUF file."""
+
+    model: str = "smollm2"
+    name: str = "engine"
+    blocks: int = 0
+    block_size: int = 16
+    device: str = "auto"
+    attention: str = "auto"
+    seed: int = 0
+    workload: str = "none"
+    rate: float = 0.0
+    policies: dict[str, PolicyValue | str] = field(default_factory=dict)
+    expose_text: bool = False
+    ledger_every: int = 64
+    """Iterations between two ledger checks while serving; 0 never checks."""
+
+    def __post_init__(self) -> None:
+        if self.block_size not in (1, 2, 4, 8, 16, 32, 64, 128, 256):
+            raise ValueError(f"block size {self.block_size} must be a power of two from 1 to 256 tokens")
+        if self.blocks < 0:
+            raise ValueError(f"blocks {self.blocks} must not be negative")
+        if self.ledger_every < 0:
+            raise ValueError(f"ledger interval {self.ledger_every} must not be negative")

@@ -1,0 +1,113 @@
+"""Carries out commands between two iterations and records each as an event with who asked."""
+
+from engine.core import Engine
+from engine.request import Request, RequestState
+from engine.telemetry import Telemetry
+from kvtop.protocol import (
+    Abort,
+    AnyCommand,
+    Pause,
+    Preempt,
+    ResetPrefixCache,
+    Resume,
+    SetPolicy,
+)
+from kvtop.publish import PendingCommand
+
+COMMANDS = ["set_policy", "abort", "preempt", "pause", "resume", "reset_prefix_cache", "keyframe"]
+
+
+class Refused(ValueError):
+    """The command cannot be carried out; the text says why in one sentence."""
+
+
+class Control:
+    """Executes commands on the engine's own thread."""
+
+    def __init__(self, engine: Engine, telemetry: Telemetry) -> None:
+        self._engine = engine
+        self._telemetry = telemetry
+        self.keyframe_wanted = False
+
+    def execute(self, pending: PendingCommand) -> None:
+        """Do it, answer it, log it. A refusal is an answer too."""
+        command = pending.command
+        dry = isinstance(command, SetPolicy) and command.dry_run
+        try:
+            message, effects = self._do(command, pending)
+        except ValueError as error:
+            if not dry:
+                self._telemetry.event(
+                    "command", severity="warn", uid=pending.uid, pid=pending.pid, detail=f"{command.type} refused: {error}"[:1000]
+                )
+            pending.reply(False, message=str(error)[:1000])
+            return
+        pending.reply(True, iteration=self._engine.iteration + 1, message=message[:1000], effects=effects)
+
+    def _do(self, command: AnyCommand, asker: PendingCommand) -> tuple[str, list[str]]:
+        scheduler, telemetry, now = self._engine.scheduler, self._telemetry, self._engine.clock()
+        who = {"uid": asker.uid, "pid": asker.pid}
+        if isinstance(command, SetPolicy):
+            if command.dry_run:
+                return "nothing changed (dry run)", scheduler.preview(command.changes, command.transition)
+            return self._set_policy(command, asker)
+        if isinstance(command, Abort):
+            request = self._find(command.request)
+            scheduler.abort(request, now)
+            telemetry.finished(request, detail=f"by command of uid {asker.uid} pid {asker.pid}")
+            telemetry.event("command", request=request.num, request_id=request.id, detail=f"abort {request.id}", **who)
+            return f"{request.id} aborted after {request.output_tokens} output tokens", []
+        if isinstance(command, Preempt):
+            request = self._find(command.request)
+            if request.state not in (RequestState.PREFILL, RequestState.DECODE):
+                raise Refused(f"{request.id} is {request.state}, only a running request can be preempted")
+            telemetry.preempted(scheduler.preempt(request, now, f"command of uid {asker.uid} pid {asker.pid}"))
+            telemetry.event("command", request=request.num, request_id=request.id, detail=f"preempt {request.id}", **who)
+            return f"{request.id} preempted; it is queued again", []
+        if isinstance(command, Pause):
+            if scheduler.paused:
+                return "already paused", []
+            scheduler.pause()
+            telemetry.event("pause", severity="warn", detail="scheduling stopped; KV stays in place", **who)
+            return "paused; KV stays in place", []
+        if isinstance(command, Resume):
+            if not scheduler.paused:
+                return "was not paused", []
+            scheduler.resume()
+            telemetry.event("resume", **who)
+            return "resumed", []
+        if isinstance(command, ResetPrefixCache):
+            dropped = scheduler.reset_prefix_cache()
+            telemetry.event("prefix_reset", severity="warn", blocks=dropped, **who)
+            return f"prefix cache emptied: {dropped} blocks forgot their content", []
+        self.keyframe_wanted = True
+        return "a keyframe is on its way to every viewer", []
+
+    def _set_policy(self, command: SetPolicy, asker: PendingCommand) -> tuple[str, list[str]]:
+        change = self._engine.scheduler.set_policies(command.changes, command.transition, self._engine.clock())
+        old, new = change.old.values(), change.new.values()
+        changed = [axis for axis in new if old[axis] != new[axis]]
+        for preemption in change.preempted:
+            self._telemetry.preempted(preemption)
+        for axis in changed:
+            self._telemetry.event(
+                "policy",
+                severity="warn",
+                axis=axis,
+                old=old[axis],
+                new=new[axis],
+                uid=asker.uid,
+                pid=asker.pid,
+                cause=f"transition {command.transition}",
+                detail=f"in effect from iteration {self._engine.iteration + 1}",
+            )
+        if not changed:
+            return "nothing to change: these values are in effect already", []
+        said = ", ".join(f"{axis} {old[axis]} -> {new[axis]}" for axis in changed)
+        return f"{said}, in effect from iteration {self._engine.iteration + 1}", change.effects
+
+    def _find(self, wanted: int | str) -> Request:
+        for request in self._engine.scheduler.requests.values():
+            if wanted in (request.num, request.id):
+                return request
+        raise Refused(f"no live request {wanted!r}; see the requests table for ids")

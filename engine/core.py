@@ -1,0 +1,61 @@
+"""The engine's heart: one `step` is schedule → run → commit. It knows nothing of viewers, sockets or clocks on walls."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.batch import Runner
+from engine.plan import Plan
+from engine.request import Request
+from engine.scheduler import Scheduler
+
+BATCH_HISTORY = 512
+"""Iterations of which the batch size is remembered (for snapshots)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one iteration did. Durations in milliseconds, times in monotonic seconds."""
+
+    iteration: int
+    plan: Plan
+    finished: list[Request]
+    schedule_ms: float
+    forward_ms: float
+    sample_ms: float
+    ended: float
+
+
+class Engine:
+    """Drives a scheduler and a runner. Not thread-safe: one thread owns it."""
+
+    def __init__(self, scheduler: Scheduler, runner: Runner, clock: Callable[[], float] = time.monotonic) -> None:
+        self.scheduler = scheduler
+        self.runner = runner
+        self.clock = clock
+        self.iteration = 0
+        self.batch_sizes: deque[int] = deque(maxlen=BATCH_HISTORY)
+
+    def step(self) -> Step | None:
+        """One iteration; None when the scheduler found nothing to run.
+
+        Preemptions and refusals can happen without anything to run; then there is a step with an empty batch.
+        """
+        began = self.clock()
+        plan = self.scheduler.schedule(began)
+        planned = self.clock()
+        if not plan.items and not plan.preempted and not plan.rejected:
+            return None
+        self.iteration += 1
+        tokens: list[int] = []
+        forward_ms = sample_ms = 0.0
+        if plan.items:
+            output = self.runner.run(plan.items)
+            tokens, forward_ms, sample_ms = output.tokens, output.forward_ms, output.sample_ms
+        ended = self.clock()
+        finished = self.scheduler.commit(plan, tokens, ended)
+        self.batch_sizes.append(len(plan.items))
+        committed = self.clock()
+        schedule_ms = 1000.0 * ((planned - began) + (committed - ended))
+        return Step(self.iteration, plan, finished, schedule_ms, forward_ms, sample_ms, committed)

@@ -1,0 +1,63 @@
+"""The hello: what this engine is, in the protocol's terms."""
+
+import os
+import socket
+import time
+import uuid
+
+from engine.config import EngineConfig
+from engine.control import COMMANDS
+from engine.policy import protocol_axes
+from kvtop import __version__
+from kvtop.protocol import EngineIdentity, Geometry, Hello, ModelFacts, PoolFacts
+
+
+def hello(
+    config: EngineConfig,
+    *,
+    model: ModelFacts,
+    blocks: int,
+    cache_dtype: str,
+    bytes_per_token: int,
+    device: str,
+    attention: str,
+    max_model_len: int,
+    workload: str | None,
+    notice: str | None,
+    threads: int | None,
+) -> Hello:
+    """The first line for every peer. ``bytes_per_token`` counts K and V over all layers."""
+    capabilities = ["blocks", "requests", "queue", "events"]
+    if config.expose_text:
+        capabilities.append("text")
+    return Hello(
+        engine=EngineIdentity(
+            name=config.name,
+            kind="kvtop",
+            version=__version__,
+            run=uuid.uuid4().hex,
+            pid=os.getpid(),
+            host=socket.gethostname()[:256],
+            started=time.time(),
+        ),
+        model=model,
+        geometry=Geometry(
+            block_size=config.block_size,
+            cache_dtype=cache_dtype,
+            bytes_per_token=bytes_per_token,
+            pools=[PoolFacts(tier="device", group=0, blocks=blocks)],
+        ),
+        device=device,
+        attention=attention,
+        capabilities=capabilities,
+        commands=COMMANDS,
+        axes=protocol_axes(),
+        limits={
+            "max_model_len": max_model_len,
+            "seed": config.seed,
+            "ledger_every": config.ledger_every,
+            "threads": threads,
+        },
+        workload=workload,
+        notice=notice,
+    )

@@ -1,0 +1,119 @@
+"""The serving loop: commands, arrivals, one step, one frame. The only file of the engine that knows time and sockets."""
+
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+
+from engine.control import Control
+from engine.core import Engine
+from engine.request import Request, SamplingParams
+from engine.telemetry import Telemetry
+from engine.workload import Arrival
+from kvtop.publish import Publisher
+
+IDLE_WAIT = 0.1
+"""Seconds the loop sleeps at most when there is nothing to run."""
+
+
+class Server:
+    """Owns the engine's thread. ``arrivals`` feeds a workload; with none the engine waits for requests."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        telemetry: Telemetry,
+        publisher: Publisher,
+        *,
+        arrivals: Iterator[Arrival] | None = None,
+        queue_limit: int = 64,
+        ledger_every: int = 64,
+    ) -> None:
+        self.engine = engine
+        self.telemetry = telemetry
+        self.publisher = publisher
+        self.control = Control(engine, telemetry)
+        self._arrivals = arrivals
+        self._next = None if arrivals is None else next(arrivals, None)
+        self._queue_limit = queue_limit
+        self._ledger_every = ledger_every
+        self._checked = 0
+        self._numbers = itertools.count()
+        self._began = engine.clock()
+        self._held_back = 0.0
+        self._stop = threading.Event()
+
+    def stop(self) -> None:
+        """Ends `run` after the current iteration. Safe from any thread and from a signal handler."""
+        self._stop.set()
+
+    def submit(
+        self, token_ids: list[int], max_tokens: int, *, label: str | None = None, priority: int = 0, sampling: SamplingParams | None = None
+    ) -> Request:
+        """Queue one request. Raises ValueError where it can never be served."""
+        num = next(self._numbers)
+        now = self.engine.clock()
+        request = Request(
+            num=num,
+            id=f"{label or 'r'}-{num:04d}",
+            token_ids=token_ids,
+            prompt_tokens=len(token_ids),
+            max_tokens=max_tokens,
+            arrival_wall=time.time(),
+            arrival=now,
+            priority=priority,
+            label=label,
+            sampling=sampling or SamplingParams(),
+        )
+        self.engine.scheduler.add(request, now)
+        self.telemetry.touch(request)
+        return request
+
+    def run(self, seconds: float | None = None) -> None:
+        """Serve until `stop`, or for ``seconds``."""
+        until = None if seconds is None else self.engine.clock() + seconds
+        while not self._stop.is_set() and (until is None or self.engine.clock() < until):
+            self._turn()
+
+    def _turn(self) -> None:
+        publisher, telemetry = self.publisher, self.telemetry
+        for pending in publisher.commands():
+            self.control.execute(pending)
+        self._feed()
+        step = self.engine.step()
+        self._check_ledger()
+        if step is not None or telemetry.has_news:
+            publisher.publish(telemetry.frame(step))
+        if publisher.keyframe_due() or self.control.keyframe_wanted:
+            self.control.keyframe_wanted = False
+            publisher.publish_keyframe(telemetry.keyframe())
+        if step is None and not self._stop.is_set():
+            publisher.wait(self._until_next())
+
+    def _feed(self) -> None:
+        """Submits what has arrived by now. While the queue is full, the workload's clock stands still."""
+        now = self.engine.clock()
+        while self._next is not None and self._arrivals is not None and self._next.after <= self._elapsed(now):
+            if len(self.engine.scheduler.waiting) >= self._queue_limit:
+                self._held_back = now - self._began - self._next.after
+                return
+            arrival = self._next
+            try:
+                self.submit(arrival.prompt, arrival.max_tokens, label=arrival.label, priority=arrival.priority)
+            except ValueError as error:
+                self.telemetry.event("notice", severity="warn", detail=f"refused a {arrival.label} request: {error}"[:1000])
+            self._next = next(self._arrivals, None)
+
+    def _elapsed(self, now: float) -> float:
+        return now - self._began - self._held_back
+
+    def _until_next(self) -> float:
+        if self._next is None:
+            return IDLE_WAIT
+        return min(IDLE_WAIT, max(0.01, self._next.after - self._elapsed(self.engine.clock())))
+
+    def _check_ledger(self) -> None:
+        iteration = self.engine.iteration
+        if self._ledger_every and iteration - self._checked >= self._ledger_every:
+            self._checked = iteration
+            self.telemetry.ledger(self.engine.scheduler.ledger_violations())

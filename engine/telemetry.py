@@ -1,0 +1,384 @@
+"""Turns what the engine did into frames: the only file that knows both the engine's insides and the protocol."""
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from engine.core import Engine, Step
+from engine.plan import Admission, HeadVerdict, Preemption
+from engine.request import FinishReason, Request, RequestState
+from kvtop.protocol import (
+    Batch,
+    Counters,
+    Durations,
+    Event,
+    Gauges,
+    IterationFrame,
+    Keyframe,
+    Queue,
+    RequestChange,
+    Status,
+    Verdict,
+)
+
+KEPT_FINISHED = 32
+"""Finished requests that stay visible before they are forgotten."""
+
+KEPT_EVENTS = 200
+"""Latest events that a keyframe repeats."""
+
+QUEUE_SHOWN = 256
+"""Waiting requests named in a frame, from the head."""
+
+EVICTION_EVENT_EVERY = 1.0
+"""Seconds between two events about evictions; those in between are summed."""
+
+
+class Telemetry:
+    """Collects facts between frames and hands them out as an iteration frame or a keyframe.
+
+    ``cache_dtype`` and ``attention_mode`` describe every request; ``decode_text`` is given only when text may travel.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        bytes_per_token: int,
+        cache_dtype: str,
+        attention_mode: str,
+        decode_text: Callable[[list[int]], str] | None = None,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._engine = engine
+        self._bytes_per_token = bytes_per_token
+        self._static = {"cache_dtype": cache_dtype, "attention_mode": attention_mode}
+        self._decode_text = decode_text
+        self._wall = wall
+        self._seq = 0
+        self._event_id = 0
+        self._pending: list[Event] = []
+        self._recent: deque[Event] = deque(maxlen=KEPT_EVENTS)
+        self._sent: dict[int, dict[str, Any]] = {}
+        self._table_sent: dict[int, tuple[int, int]] = {}
+        self._touched: dict[int, Request] = {}
+        self._finished: OrderedDict[int, Request] = OrderedDict()
+        self._sent_queue: Queue | None = None
+        self._sent_policy_id = -1
+        self._sent_status: Status | None = None
+        self._evicted = 0
+        self._evicted_since = float("-inf")
+        self._publish_ms = 0.0
+        self.ledger_checks = 0
+        self.ledger_violations = 0
+
+    # What happened, as the server learns of it.
+
+    def event(self, kind: str, **facts: Any) -> None:
+        """Record one event; it goes out with the next frame."""
+        event = Event(id=self._event_id, kind=kind, iteration=self._engine.iteration, wall=self._wall(), **facts)
+        self._event_id += 1
+        self._pending.append(event)
+        self._recent.append(event)
+
+    def touch(self, request: Request) -> None:
+        """The request changed outside a step (it arrived, or a command moved it)."""
+        self._touched[request.num] = request
+        if request.state is RequestState.FINISHED:
+            self._finished[request.num] = request
+
+    def preempted(self, preemption: Preemption) -> None:
+        victim, by = preemption.victim, preemption.by
+        self.touch(victim)
+        self.event(
+            "preempt",
+            severity="warn",
+            request=victim.num,
+            request_id=victim.id,
+            by=None if by is None else by.num,
+            by_id=None if by is None else by.id,
+            cause=preemption.cause,
+            need_blocks=preemption.need_blocks,
+            free_blocks=preemption.free_blocks,
+            blocks=preemption.blocks_released,
+            tokens=preemption.tokens_lost,
+            seconds=preemption.seconds_lost,
+        )
+
+    def finished(self, request: Request, detail: str | None = None) -> None:
+        self.touch(request)
+        aborted = request.finish_reason in (FinishReason.ABORT, FinishReason.ERROR)
+        self.event(
+            "abort" if aborted else "finish",
+            severity="warn" if aborted else "info",
+            request=request.num,
+            request_id=request.id,
+            cause=str(request.finish_reason),
+            tokens=request.output_tokens,
+            seconds=max(0.0, request.times.since - request.arrival),
+            detail=detail,
+        )
+
+    def ledger(self, violations: list[str]) -> None:
+        """The result of one ledger check."""
+        self.ledger_checks += 1
+        self.ledger_violations += len(violations)
+        for violation in violations[:8]:
+            self.event("ledger", severity="error", detail=violation[:1000])
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self._pending or self._touched or self._status() != self._sent_status)
+
+    # Frames.
+
+    def frame(self, step: Step | None) -> IterationFrame:
+        """What changed since the last frame; ``step`` is None for news outside an iteration."""
+        began = time.perf_counter()
+        engine, scheduler, pool = self._engine, self._engine.scheduler, self._engine.scheduler.pool
+        now = engine.clock() if step is None else step.ended
+        batch = None
+        durations = Durations(publish=self._publish_ms)
+        if step is not None:
+            self._absorb(step)
+            batch = _batch(step)
+            durations = Durations(
+                schedule=step.schedule_ms, forward=step.forward_ms, sample=step.sample_ms, publish=self._publish_ms
+            )
+        changes = [change for request in self._touched.values() if (change := self._change(request)) is not None]
+        self._touched.clear()
+        runs, hashes = pool.take_changes()
+        status = self._status()
+        queue = self._queue()
+        policies = scheduler.policies
+        self._seq += 1
+        frame = IterationFrame.model_construct(
+            seq=self._seq,
+            iteration=engine.iteration,
+            wall=self._wall(),
+            mono=now,
+            durations=durations,
+            batch=batch,
+            policy_id=policies.version if policies.version != self._sent_policy_id else None,
+            policy=policies.values() if policies.version != self._sent_policy_id else None,
+            status=status if status != self._sent_status else None,
+            blocks=runs,
+            hashes=hashes,
+            requests=changes,
+            forgotten=self._forget(),
+            queue=queue if queue != self._sent_queue else None,
+            verdict=_verdict(scheduler.verdict),
+            events=self._pending,
+            gauges=self._gauges(),
+            counters=self._counters(),
+        )
+        self._pending = []
+        self._sent_policy_id, self._sent_status, self._sent_queue = policies.version, status, queue
+        self._publish_ms = 1000.0 * (time.perf_counter() - began)
+        return frame
+
+    def keyframe(self) -> Keyframe:
+        """Everything now. Takes nothing away from the next frame: what it holds is repeated there, harmlessly."""
+        engine, scheduler, pool = self._engine, self._engine.scheduler, self._engine.scheduler.pool
+        now = engine.clock()
+        requests = [*scheduler.requests.values(), *self._finished.values()]
+        return Keyframe.model_construct(
+            seq=self._seq,
+            iteration=engine.iteration,
+            wall=self._wall(),
+            mono=now,
+            policy_id=scheduler.policies.version,
+            policy=scheduler.policies.values(),
+            status=self._status(),
+            blocks=pool.all_runs(),
+            hashes=pool.all_hashes(),
+            ages=pool.all_ages(now),
+            requests=[self._whole(request) for request in requests],
+            queue=self._queue(),
+            verdict=_verdict(scheduler.verdict),
+            events=list(self._recent),
+            gauges=self._gauges(),
+            counters=self._counters(),
+            recent_batches=list(engine.batch_sizes),
+        )
+
+    # Parts of frames.
+
+    def _absorb(self, step: Step) -> None:
+        plan = step.plan
+        for admission in plan.admitted:
+            self._admitted(admission)
+        for preemption in plan.preempted:
+            self.preempted(preemption)
+        for request, why in plan.rejected:
+            self.finished(request, why)
+        for item in plan.items:
+            self._touched[item.request.num] = item.request
+        for request in step.finished:
+            self.finished(request)
+        self._evicted += plan.evicted
+        if self._evicted and step.ended - self._evicted_since >= EVICTION_EVENT_EVERY:
+            self.event("evict", blocks=self._evicted, cause="room for new content, least recently used first")
+            self._evicted, self._evicted_since = 0, step.ended
+
+    def _admitted(self, admission: Admission) -> None:
+        request = admission.request
+        self.touch(request)
+        self.event(
+            "admit",
+            request=request.num,
+            request_id=request.id,
+            blocks=len(request.block_table),
+            tokens=request.cached,
+            seconds=admission.waited,
+        )
+
+    def _fields(self, request: Request) -> dict[str, Any]:
+        times = request.times
+        fields: dict[str, Any] = {
+            "id": request.id,
+            "label": request.label,
+            "state": str(request.state),
+            "priority": request.priority,
+            "arrival": request.arrival_wall,
+            "prompt_tokens": request.prompt_tokens,
+            "max_tokens": request.max_tokens,
+            "cached_tokens": request.cached,
+            "computed_tokens": request.computed,
+            "output_tokens": request.output_tokens,
+            "blocks": len(request.block_table),
+            "reserved_blocks": request.reserved_blocks,
+            "phase_since": times.since,
+            "queue_s": times.queue,
+            "prefill_s": times.prefill,
+            "decode_s": times.decode,
+            "preemptions": request.preemptions,
+            "recomputed_tokens": request.recomputed,
+            "ttft_s": request.ttft,
+            "tpot_s": request.tpot if request.state is RequestState.FINISHED else None,
+            "finish_reason": None if request.finish_reason is None else str(request.finish_reason),
+            **self._static,
+        }
+        if self._decode_text is not None:
+            fields["prompt_text"] = self._decode_text(request.token_ids[: request.prompt_tokens])
+            fields["output_text"] = self._decode_text(request.token_ids[request.prompt_tokens :])
+        return fields
+
+    def _whole(self, request: Request) -> RequestChange:
+        return RequestChange.model_construct(
+            num=request.num, table_at=0, table=list(request.block_table), **self._fields(request)
+        )
+
+    def _change(self, request: Request) -> RequestChange | None:
+        known = self._sent.get(request.num, {})
+        fields = self._fields(request)
+        changed = {name: value for name, value in fields.items() if known.get(name) != value}
+        self._sent[request.num] = fields
+        table, (length, life) = request.block_table, self._table_sent.get(request.num, (0, request.admissions))
+        if life != request.admissions or len(table) < length:
+            length, force = 0, True
+        else:
+            force = False
+        if force or len(table) > length:
+            changed["table_at"], changed["table"] = length, table[length:]
+        self._table_sent[request.num] = (len(table), request.admissions)
+        return RequestChange.model_construct(num=request.num, **changed) if changed else None
+
+    def _forget(self) -> list[int]:
+        forgotten = []
+        while len(self._finished) > KEPT_FINISHED:
+            num, _ = self._finished.popitem(last=False)
+            self._sent.pop(num, None)
+            self._table_sent.pop(num, None)
+            forgotten.append(num)
+        return forgotten
+
+    def _queue(self) -> Queue:
+        waiting = self._engine.scheduler.waiting
+        return Queue.model_construct(order=[r.num for r in _first(waiting, QUEUE_SHOWN)], total=len(waiting))
+
+    def _status(self) -> Status:
+        scheduler = self._engine.scheduler
+        if scheduler.paused:
+            return Status(state="paused")
+        if (transition := scheduler.transition_text()) is not None:
+            return Status(state="draining", detail=transition)
+        return Status(state="running" if scheduler.running or len(scheduler.waiting) else "idle")
+
+    def _gauges(self) -> Gauges:
+        scheduler = self._engine.scheduler
+        pool = scheduler.pool
+        used = pool.active_blocks + pool.shared_blocks
+        return Gauges.model_construct(
+            kv_blocks_total=pool.total,
+            kv_blocks_free=pool.free_blocks,
+            kv_blocks_cached=pool.cached_blocks,
+            kv_blocks_active=pool.active_blocks,
+            kv_blocks_shared=pool.shared_blocks,
+            kv_blocks_reserved=scheduler.reserved_blocks,
+            kv_bytes_used=used * pool.block_size * self._bytes_per_token,
+            kv_tokens=pool.tokens_in_use,
+            running=len(scheduler.running),
+            waiting=len(scheduler.waiting),
+            preempted=sum(1 for r in scheduler.waiting if r.state is RequestState.PREEMPTED),
+        )
+
+    def _counters(self) -> Counters:
+        scheduler, totals = self._engine.scheduler, self._engine.scheduler.totals
+        return Counters.model_construct(
+            iterations=self._engine.iteration,
+            prefill_tokens=totals.prefill_tokens,
+            decode_tokens=totals.decode_tokens,
+            prefix_query_tokens=totals.prefix_query_tokens,
+            prefix_hit_tokens=totals.prefix_hit_tokens,
+            recomputed_tokens=totals.recomputed_tokens,
+            admissions=totals.admissions,
+            finished=totals.finished,
+            aborted=totals.aborted,
+            preemptions=totals.preemptions,
+            evictions=scheduler.pool.evictions,
+            host_offload_bytes=0,
+            host_promotions=0,
+            ledger_checks=self.ledger_checks,
+            ledger_violations=self.ledger_violations,
+        )
+
+
+def _first(requests: Iterable[Request], count: int) -> list[Request]:
+    chosen = []
+    for request in requests:
+        if len(chosen) == count:
+            break
+        chosen.append(request)
+    return chosen
+
+
+def _batch(step: Step) -> Batch:
+    decodes = [item for item in step.plan.items if item.is_decode]
+    prefills = [item for item in step.plan.items if not item.is_decode]
+    return Batch.model_construct(
+        prefill_tokens=sum(item.count for item in prefills),
+        decode_tokens=len(decodes),
+        prefill_requests=len(prefills),
+        decode_requests=len(decodes),
+        token_budget=step.plan.token_budget,
+    )
+
+
+def _verdict(verdict: HeadVerdict | None) -> Verdict | None:
+    if verdict is None:
+        return None
+    head = verdict.request
+    return Verdict.model_construct(
+        request=head.num,
+        request_id=head.id,
+        code=verdict.code,
+        rule=verdict.rule,
+        need_blocks=verdict.need_blocks,
+        available_blocks=verdict.available_blocks,
+        reserved_blocks=verdict.reserved_blocks,
+        watermark_blocks=verdict.watermark_blocks,
+        limit=verdict.limit,
+        detail=verdict.detail,
+    )

@@ -1,0 +1,125 @@
+"""What drives the demo: a heterogeneous chat mix, scaled to the model and the pool, arriving at random with a seed.
+
+The four classes are the usual ones for comparing schedulers (prompt + output tokens): A 1k+100, B 8k+800, C 2k+50,
+D 16k+200. A fifth, S, is a chat that shares a long system prompt with others of its group.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RequestClass:
+    """One kind of request at full scale. ``shared`` prompt tokens are common to all of a group."""
+
+    label: str
+    prompt: int
+    output: int
+    weight: float
+    priority: int = 0
+    shared: int = 0
+
+
+MIX: tuple[RequestClass, ...] = (
+    RequestClass("A", 1_000, 100, 0.30, priority=0),
+    RequestClass("B", 8_000, 800, 0.20, priority=1),
+    RequestClass("C", 2_000, 50, 0.15, priority=0),
+    RequestClass("D", 16_000, 200, 0.10, priority=2),
+    RequestClass("S", 5_000, 300, 0.25, priority=1, shared=4_000),
+)
+
+SENTENCES = (
+    "The night train was late again, and nobody on the platform seemed surprised.",
+    "A good cache remembers what was asked and forgets what was not.",
+    "Please explain how the tide tables for this harbour are computed.",
+    "Our garden has two apple trees, one of which refuses to bear fruit.",
+    "Write a short poem about a lighthouse keeper who collects stamps.",
+    "The recipe calls for three eggs, a cup of flour and a little patience.",
+    "Which of the following numbers is prime, and how would you prove it?",
+    "Summarise the meeting: the budget was agreed, the date was not.",
+    "He tuned the old piano by ear and let the last key stay flat.",
+    "What is the difference between a queue and a stack, in plain words?",
+    "The bridge was closed for repairs, so the whole town learned to row.",
+    "Translate the sign above the bakery: fresh bread until it is gone.",
+    "In the second experiment the temperature was held at forty degrees.",
+    "Her letter described the mountain, the weather and the price of cheese.",
+    "List the steps to replace a bicycle tube without any special tools.",
+    "The museum keeps one room dark, because the map in it is so old.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Factors applied to the classes' prompt and output tokens so that they fit this pool and this machine."""
+
+    prompt: float
+    output: float
+
+    def describe(self) -> str:
+        return f"prompts x1/{round(1 / self.prompt)}, outputs x1/{round(1 / self.output)}"
+
+
+def scale_for(pool_tokens: int, context: int) -> Scale:
+    """The scale at which the largest class takes about a fifth of the pool (and fits the context)."""
+    largest = max(c.prompt for c in MIX)
+    prompt = min(pool_tokens / 5, context * 0.8) / largest
+    return Scale(prompt=min(1.0, prompt), output=min(1.0, prompt * 5))
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One request to come: ``after`` seconds from the start of the workload."""
+
+    after: float
+    label: str
+    prompt: list[int]
+    max_tokens: int
+    priority: int
+
+
+class MixWorkload:
+    """An endless, seeded sequence of arrivals (exponential gaps, ``rate`` a second; the first few come at once)."""
+
+    def __init__(
+        self, encode: Callable[[str], list[int]], scale: Scale, *, rate: float, seed: int, burst: int = 6, groups: int = 2
+    ) -> None:
+        if rate <= 0:
+            raise ValueError(f"rate {rate} must be above 0 requests/s")
+        self.scale = scale
+        self.rate = rate
+        self.seed = seed
+        self._burst = burst
+        self._random = random.Random(seed)
+        self._sentences = [encode(" " + s) for s in SENTENCES]
+        self._prefixes = [self._words(random.Random(seed + 1 + g), self._scaled(4_000)) for g in range(groups)]
+
+    def describe(self) -> str:
+        """One line for the screen: the classes, the scale, the rate, the seed."""
+        classes = ", ".join(f"{c.label} {c.prompt // 1000}k+{c.output}" for c in MIX)
+        return f"mix {classes} (S: shared prefix); {self.scale.describe()}; {self.rate:g} requests/s, seed {self.seed}"
+
+    def arrivals(self) -> Iterator[Arrival]:
+        when = 0.0
+        weights = [c.weight for c in MIX]
+        count = 0
+        while True:
+            kind = self._random.choices(MIX, weights)[0]
+            yield Arrival(when, kind.label, self._prompt(kind), max(2, round(kind.output * self.scale.output)), kind.priority)
+            count += 1
+            if count >= self._burst:
+                when += self._random.expovariate(self.rate)
+
+    def _scaled(self, tokens: int) -> int:
+        return max(1, round(tokens * self.scale.prompt))
+
+    def _prompt(self, kind: RequestClass) -> list[int]:
+        length = self._scaled(kind.prompt)
+        head = self._random.choice(self._prefixes)[: self._scaled(kind.shared)] if kind.shared else []
+        return head + self._words(self._random, length - len(head))
+
+    def _words(self, rng: random.Random, count: int) -> list[int]:
+        tokens: list[int] = []
+        while len(tokens) < count:
+            tokens += rng.choice(self._sentences)
+        return tokens[:count]
