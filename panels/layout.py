@@ -1,0 +1,93 @@
+"""Which panel gets which part of the terminal: a pure function of its size and of the pool's.
+
+Narrow terminals stack the panels; from `WIDE` columns on there are two columns, each filled to the bottom.
+Whatever the map does not need (a small pool has few cells) goes to the other panels.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+MIN_WIDTH, MIN_HEIGHT = 60, 16
+WIDE = 120
+
+PANELS = ("map", "requests", "queue", "events")
+"""The panels that take the focus, in the order of Tab and of the digits."""
+
+
+class Area(NamedTuple):
+    """A rectangle of cells; the panel's title row is part of it."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+
+
+class Need(NamedTuple):
+    """What a panel asks of its column: at least ``least`` rows, at most ``most``, and ``weight`` between these."""
+
+    least: int
+    most: int
+    weight: float
+
+
+def too_small(width: int, height: int) -> bool:
+    return width < MIN_WIDTH or height < MIN_HEIGHT
+
+
+def share(height: int, needs: Mapping[str, Need]) -> dict[str, int]:
+    """Rows for each of ``needs``, ``height`` in all: least first, the rest by weight, what nobody wants to the last."""
+    rows = {name: need.least for name, need in needs.items()}
+    for _ in range(height - sum(rows.values())):
+        hungry = [name for name, need in needs.items() if rows[name] < need.most]
+        poorest = min(hungry, key=lambda name: rows[name] / needs[name].weight, default=list(needs)[-1])
+        rows[poorest] += 1
+    return rows
+
+
+def _stack(x: int, y: int, width: int, rows: Mapping[str, int]) -> dict[str, Area]:
+    areas = {}
+    for name, height in rows.items():
+        areas[name] = Area(x, y, width, height)
+        y += height
+    return areas
+
+
+def plan(width: int, height: int, map_rows: Callable[[int], int], detail_rows: int = 1) -> dict[str, Area]:
+    """The area of every panel, by name. ``map_rows(columns)`` tells how many rows of cells the whole map fills.
+
+    Raises ValueError below `MIN_WIDTH` x `MIN_HEIGHT`.
+    """
+    if too_small(width, height):
+        raise ValueError(f"needs {MIN_WIDTH}x{MIN_HEIGHT}, this is {width}x{height}")
+    top = 2 if height < 20 else 3
+    bar = 1 if height < 28 else 2
+    areas = _stack(0, 0, width, {"header": top, "capacity": bar})
+    areas["footer"] = Area(0, height - 1, width, 1)
+    y, rest = top + bar, height - top - bar - 1
+    if width >= WIDE:
+        right = min(max(69, width * 11 // 20), 112)
+        left = width - right - 1
+        frame = 1 + detail_rows
+        rows = share(
+            rest,
+            {
+                "map": Need(frame + 1, frame + max(1, map_rows(left)), 3.0),
+                "queue": Need(4, 8 + rest // 4, 1.0),
+            },
+        )
+        areas |= _stack(0, y, left, rows)
+        areas["divider"] = Area(left, y, 1, rest)
+        rows = share(rest, {"requests": Need(5, rest, 3.0), "events": Need(4, rest, 2.0)})
+        areas |= _stack(left + 1, y, right, rows)
+        return areas
+    rows = share(
+        rest,
+        {
+            "map": Need(3, 2 + max(1, map_rows(width)), 7.0),
+            "requests": Need(4, rest, 6.0),
+            "queue": Need(2, 6, 1.6),
+            "events": Need(3, rest, 4.0),
+        },
+    )
+    return areas | _stack(0, y, width, rows)
