@@ -1,0 +1,363 @@
+"""The engine as its frames have described it so far: the one thing that all views look at.
+
+Frames come from outside. Whatever cannot be true (a block beyond the pool, a negative gauge) is left out, counted in
+`EngineState.bad_facts` and described in `EngineState.bad_note`; every container is bounded.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from kvtop.protocol import (
+    AnyFrame,
+    Batch,
+    Bye,
+    Counters,
+    Durations,
+    Event,
+    Fault,
+    Gap,
+    Gauges,
+    Hello,
+    IterationFrame,
+    Keyframe,
+    PolicyValue,
+    Queue,
+    RequestChange,
+    Status,
+    Verdict,
+)
+from kvtop.state.block_arrays import MAX_BLOCKS, BlockArrays
+from kvtop.state.changes import Changes, LogEntry, Marker
+from kvtop.state.percentiles import Latencies
+from kvtop.state.rates import Rates
+from kvtop.state.request_row import MAX_NUMBER, RequestRow
+
+MAX_EVENTS = 2000
+MAX_REQUESTS = 262_144
+MAX_QUEUE = 10_000
+HISTORY = 512
+
+
+class Link(NamedTuple):
+    """The connection. ``since``: viewer's clock; before the first contact it is down with an empty reason."""
+
+    up: bool = False
+    reason: str = ""
+    retrying: bool = False
+    since: float | None = None
+
+
+class Timing(NamedTuple):
+    """Durations of one frame; summed over ``merged`` iterations."""
+
+    mono: float
+    merged: int
+    durations: Durations
+
+
+class EngineState:
+    """One object for the life of a viewer. A hello with another ``run`` empties it in place."""
+
+    def __init__(self) -> None:
+        self.link = Link()
+        self.hello: Hello | None = None
+        self._frozen: float | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self.seq: int | None = None
+        self.iteration: int | None = None
+        self.wall: float | None = None
+        self.mono: float | None = None
+        self.arrived: float | None = None
+        self.resync = False
+        self.blocks: BlockArrays | None = None
+        self.requests: dict[int, RequestRow] | None = None
+        self.queue: Queue | None = None
+        self.verdict: Verdict | None = None
+        self.gauges: dict[str, int | float] = {}
+        self.counters: dict[str, int | float] = {}
+        self.policy: dict[str, PolicyValue] = {}
+        self.policy_id: int | None = None
+        self.status: Status | None = None
+        self.batch: Batch | None = None
+        self.batches: deque[int] = deque(maxlen=HISTORY)
+        self.durations: deque[Timing] = deque(maxlen=HISTORY)
+        self.events: deque[LogEntry] = deque(maxlen=MAX_EVENTS)
+        self.last_event: int | None = None
+        self.rates = Rates()
+        self.ttft = Latencies()
+        self.tpot = Latencies()
+        self.bad_facts = 0
+        self.bad_note: str | None = None
+        self.fault: Fault | None = None
+        self.bye: str | None = None
+
+    # -- what comes in ------------------------------------------------------------------------------------------
+
+    def apply(self, frame: AnyFrame, now: float) -> Changes:
+        """Takes one frame; ``now`` is the viewer's monotonic clock. Never raises for what a frame says."""
+        if not self.link.up:
+            self.link = Link(up=True, since=now)
+        self._frozen = None
+        if isinstance(frame, IterationFrame):
+            return self._iteration(frame, now)
+        if isinstance(frame, Keyframe):
+            return self._keyframe(frame, now)
+        if isinstance(frame, Hello):
+            return self._hello(frame)
+        if isinstance(frame, Gap):
+            return self._gap(frame)
+        if isinstance(frame, Fault):
+            self.fault = frame
+            return Changes(numbers=True)
+        if isinstance(frame, Bye):
+            self.bye = frame.reason
+            return Changes(link=True)
+        return Changes()
+
+    def link_up(self, now: float) -> Changes:
+        """The source is connected (its frames follow)."""
+        self.link = Link(up=True, since=now)
+        self.bye = None
+        return Changes(link=True)
+
+    def link_down(self, reason: str, retrying: bool, now: float) -> Changes:
+        """The source lost its engine. What was known stays, and its times stand still."""
+        was_up = self.link.up
+        if was_up:
+            self._frozen = self.mono_now(now)
+        since = now if was_up or self.link.since is None else self.link.since
+        self.link = Link(False, reason[:500] or "connection lost", retrying, since)
+        if not was_up:
+            return Changes(link=True)
+        marker = Marker("link", self.wall, self.iteration, "warn", f"connection lost: {self.link.reason}")
+        self.events.append(marker)
+        return Changes(link=True, events=[marker])
+
+    def _hello(self, hello: Hello) -> Changes:
+        restarted = self.hello is not None and self.hello.engine.run != hello.engine.run
+        if restarted:
+            self._reset()
+        self.hello = hello
+        self.bye = None
+        self.resync = self.seq is not None
+        changes = Changes(hello=True, full=restarted)
+        if restarted:
+            marker = Marker("restart", hello.engine.started, None, "warn", "engine restarted: a new run begins here")
+            self.events.append(marker)
+            changes.events.append(marker)
+        return changes
+
+    def _gap(self, gap: Gap) -> Changes:
+        self.resync = True
+        # The gap itself says how many events it lost; a hole in their numbers is no further news.
+        events = self._new_events(gap.events, hole_is_known=gap.events_lost > 0)
+        lost = f", {gap.events_lost} events lost" if gap.events_lost else ", no event lost"
+        count = max(0, gap.last - gap.first + 1)
+        text = f"{count} frames not shown ({gap.reason}){lost}"
+        marker = Marker("gap", self.wall, self.iteration, "warn" if gap.events_lost else "info", text)
+        self.events.append(marker)
+        return Changes(events=[*events, marker])
+
+    def _keyframe(self, frame: Keyframe, now: float) -> Changes:
+        self._clock(frame.seq, frame.iteration, frame.wall, frame.mono, now)
+        self.resync = False
+        self.policy, self.policy_id, self.status = frame.policy, frame.policy_id, frame.status
+        self.queue, self.verdict = _bounded(frame.queue), frame.verdict
+        self.gauges, self.counters = {}, {}
+        self._levels(frame.gauges, frame.counters)
+        if frame.recent_batches:
+            self.batches = deque(frame.recent_batches, maxlen=HISTORY)
+        self._all_blocks(frame)
+        if frame.requests is None:
+            self.requests = None
+        else:
+            known, self.requests = self.requests or {}, {}
+            for change in frame.requests:
+                row = self._change_request(change)
+                if row is not None:
+                    self._sample(known.get(row.num), row)
+        events = self._new_events(frame.events)
+        return Changes(full=True, events=events, policy=True, numbers=True)
+
+    def _all_blocks(self, frame: Keyframe) -> None:
+        if frame.blocks is None:
+            self.blocks = None
+            return
+        total = self._pool_size(frame)
+        states = len(self.hello.block_states) if self.hello else 8
+        self.blocks = BlockArrays(total, states)
+        self.blocks.apply_runs(frame.blocks, None, self._complain)
+        self.blocks.apply_hashes(frame.hashes, self._complain)
+        self.blocks.apply_ages(frame.ages, frame.mono, self._complain)
+
+    def _pool_size(self, frame: Keyframe) -> int:
+        """Blocks of all pools by the hello, else by the gauge, else as far as the keyframe's runs reach."""
+        total = sum(pool.blocks for pool in self.hello.geometry.pools) if self.hello else 0
+        total = total or int(self.gauges.get("kv_blocks_total", 0))
+        total = total or max((start + count for start, count, *_ in frame.blocks or ()), default=0)
+        if total > MAX_BLOCKS:
+            self._complain(f"a pool of {total:.3g} blocks; this viewer keeps {MAX_BLOCKS}")
+        return max(0, min(total, MAX_BLOCKS))
+
+    def _iteration(self, frame: IterationFrame, now: float) -> Changes:
+        events = self._new_events(frame.events)
+        if self.seq is None or self.resync or frame.seq <= self.seq:
+            # Nothing to add it to, or already known: only its events are news.
+            return Changes(events=events)
+        if frame.seq - frame.merged != self.seq:
+            self.resync = True
+            self._complain(f"frames {self.seq + 1} to {frame.seq - frame.merged} never came")
+            return Changes(events=events)
+        self._clock(frame.seq, frame.iteration, frame.wall, frame.mono, now)
+        self.durations.append(Timing(frame.mono, frame.merged, frame.durations))
+        if frame.batch is not None:
+            self.batch = frame.batch
+            self.batches.append(frame.batch.prefill_requests + frame.batch.decode_requests)
+        changes = Changes(events=events, numbers=True, policy=frame.policy is not None)
+        if frame.policy is not None:
+            self.policy = frame.policy
+        if frame.policy_id is not None:
+            self.policy_id = frame.policy_id
+        self.status = frame.status or self.status
+        self.queue = _bounded(frame.queue) or self.queue
+        self.verdict = frame.verdict
+        self._levels(frame.gauges, frame.counters)
+        if self.blocks is not None:
+            changes.blocks = self.blocks.apply_runs(frame.blocks, frame.mono, self._complain)
+            hashed = self.blocks.apply_hashes(frame.hashes, self._complain)
+            if hashed:
+                changes.blocks = np.union1d(changes.blocks, np.array(hashed, dtype=np.int64))
+        if self.requests is not None:
+            self._change_requests(frame, changes)
+        return changes
+
+    def _change_requests(self, frame: IterationFrame, changes: Changes) -> None:
+        assert self.requests is not None
+        for change in frame.requests:
+            old = self.requests.get(change.num)
+            had_ttft, had_tpot = (old.ttft_s, old.tpot_s) if old else (None, None)
+            row = self._change_request(change)
+            if row is None:
+                continue
+            changes.requests.add(row.num)
+            if had_ttft is None and row.ttft_s is not None:
+                self.ttft.add(frame.mono, row.ttft_s)
+            if had_tpot is None and row.tpot_s is not None:
+                self.tpot.add(frame.mono, row.tpot_s)
+        for num in frame.forgotten:
+            if self.requests.pop(num, None) is not None:
+                changes.requests.add(num)
+
+    def _change_request(self, change: RequestChange) -> RequestRow | None:
+        assert self.requests is not None
+        row = self.requests.get(change.num)
+        if row is None:
+            if len(self.requests) >= MAX_REQUESTS or change.num > MAX_NUMBER:
+                self._complain(f"more than {MAX_REQUESTS} requests, or a number beyond all measure")
+                return None
+            row = self.requests[change.num] = RequestRow(change.num)
+        row.apply(change, self.blocks.total if self.blocks else None, self._complain)
+        return row
+
+    def _sample(self, known: RequestRow | None, row: RequestRow) -> None:
+        """Latencies a keyframe tells, dated as well as its times allow."""
+        since = row.phase_since
+        if since is None:
+            return
+        if row.tpot_s is not None and row.finished and (known is None or known.tpot_s is None):
+            self.tpot.add(since, row.tpot_s)
+        if row.ttft_s is not None and (known is None or known.ttft_s is None):
+            if row.state == "decode":
+                self.ttft.add(since, row.ttft_s)
+            elif row.finished and row.decode_s is not None:
+                self.ttft.add(since - row.decode_s, row.ttft_s)
+
+    def _levels(self, gauges: Gauges | None, counters: Counters | None) -> None:
+        for target, source in ((self.gauges, gauges), (self.counters, counters)):
+            if source is None:
+                continue
+            for name, value in source:
+                if value is None:
+                    continue
+                if 0 <= value <= MAX_NUMBER:
+                    target[name] = value
+                else:
+                    self._complain(f"{name} is {value:.6g}")
+        if self.mono is not None and (counters is not None or gauges is not None):
+            self.rates.add(self.mono, self.counters)
+
+    def _new_events(self, events: Iterable[Event], hole_is_known: bool = False) -> list[LogEntry]:
+        """Adds those not seen before; a hole in their numbers becomes a marker."""
+        new: list[LogEntry] = []
+        for event in events:
+            last = self.last_event
+            if last is not None and event.id <= last:
+                continue
+            if last is not None and event.id > last + 1 and not hole_is_known:
+                text = f"{event.id - last - 1} events were never received"
+                new.append(Marker("gap", event.wall, event.iteration, "warn", text))
+            new.append(event)
+            self.last_event, hole_is_known = event.id, False
+        self.events.extend(new)
+        return new
+
+    def _clock(self, seq: int, iteration: int, wall: float, mono: float, now: float) -> None:
+        if self.mono is not None and mono < self.mono:
+            # The engine's clock went back: nothing dated by it can be compared any more.
+            self.rates.clear()
+            self.ttft.clear()
+            self.tpot.clear()
+            self.durations.clear()
+        self.seq, self.iteration, self.wall, self.mono, self.arrived = seq, iteration, wall, mono, now
+
+    def _complain(self, note: str) -> None:
+        self.bad_facts += 1
+        self.bad_note = note
+
+    # -- what is asked ------------------------------------------------------------------------------------------
+
+    @property
+    def engine_kind(self) -> str:
+        return self.hello.engine.kind if self.hello else "this engine"
+
+    @property
+    def paused(self) -> bool:
+        """Whether the engine has paused scheduling."""
+        return self.status is not None and self.status.state == "paused"
+
+    def has(self, capability: str) -> bool:
+        """Whether the engine exposes ``blocks``, ``requests``, ``queue``, ``events`` …"""
+        return self.hello is not None and capability in self.hello.capabilities
+
+    def age(self, now: float) -> float | None:
+        """Seconds since the last frame with news arrived, by the viewer's clock."""
+        return None if self.arrived is None else max(0.0, now - self.arrived)
+
+    def mono_now(self, now: float) -> float | None:
+        """The engine's monotonic clock at ``now``, as far as can be told; it stands still while the link is down."""
+        if self.mono is None or self.arrived is None:
+            return None
+        if self._frozen is not None:
+            return self._frozen
+        return self.mono + max(0.0, now - self.arrived)
+
+    def counts(self) -> dict[str, int] | None:
+        """Blocks by the name of their state, every state the hello names; None when blocks are not exposed."""
+        if self.blocks is None:
+            return None
+        return {name: int(self.blocks.counts[code]) for code, name in enumerate(self.state_names())}
+
+    def state_names(self) -> list[str]:
+        """Names behind the state codes, at most 256."""
+        return self.hello.block_states[:256] if self.hello else []
+
+
+def _bounded(queue: Queue | None) -> Queue | None:
+    if queue is None or len(queue.order) <= MAX_QUEUE:
+        return queue
+    return queue.model_copy(update={"order": queue.order[:MAX_QUEUE]})

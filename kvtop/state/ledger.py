@@ -1,0 +1,62 @@
+"""Whether what an engine says adds up. The viewer checks it with its own copy of the facts."""
+
+from collections.abc import Iterable
+from itertools import chain
+
+import numpy as np
+
+from kvtop.state.engine_state import EngineState
+
+_NAMED = 5
+"""Blocks named in one sentence; the rest are counted."""
+
+
+def check(state: EngineState) -> list[str]:
+    """Sentences about what contradicts itself; empty when all is well or too little is exposed to tell.
+
+    Blocks by state = the gauges; all states together = the pool; references = places in block tables.
+    """
+    if state.resync:
+        return []
+    return [*_gauges_add_up(state), *_counts_match(state), *_references_match(state)]
+
+
+def _gauges_add_up(state: EngineState) -> Iterable[str]:
+    names = ("kv_blocks_free", "kv_blocks_cached", "kv_blocks_active", "kv_blocks_shared")
+    parts = [state.gauges.get(name) for name in names]
+    total = state.gauges.get("kv_blocks_total")
+    if total is None or any(part is None for part in parts):
+        return
+    known = sum(part for part in parts if part is not None)
+    counts = state.counts()
+    others = 0 if counts is None else sum(counts.get(name, 0) for name in ("copying", "transfer", "pinned", "reserved"))
+    if known + others != total:
+        yield f"free + cached + active + shared (+ {others} in other states) = {known + others}, but the pool has {total}"
+
+
+def _counts_match(state: EngineState) -> Iterable[str]:
+    counts = state.counts()
+    if counts is None or state.blocks is None:
+        return
+    for name in ("free", "cached", "active", "shared"):
+        gauge = state.gauges.get(f"kv_blocks_{name}")
+        if gauge is not None and name in counts and counts[name] != gauge:
+            yield f"{counts[name]} blocks are {name}, but kv_blocks_{name} says {gauge}"
+    total = state.gauges.get("kv_blocks_total")
+    if total is not None and total != state.blocks.total:
+        yield f"the map has {state.blocks.total} blocks, but kv_blocks_total says {total}"
+
+
+def _references_match(state: EngineState) -> Iterable[str]:
+    if state.blocks is None or state.requests is None:
+        return
+    tables = chain.from_iterable(row.table for row in state.requests.values())
+    places = np.fromiter(tables, dtype=np.int64)
+    # A table told before the pool was known can name blocks beyond it.
+    places = places[places < state.blocks.total]
+    counted = np.bincount(places, minlength=state.blocks.total)
+    wrong = np.flatnonzero(counted != state.blocks.refs)
+    for block in wrong[:_NAMED]:
+        yield f"block {block} is in {counted[block]} tables, but has {state.blocks.refs[block]} references"
+    if len(wrong) > _NAMED:
+        yield f"and {len(wrong) - _NAMED} more blocks whose references differ from the tables"

@@ -1,0 +1,120 @@
+"""One request as far as the engine has told, and how its times go on between frames."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kvtop.protocol import RequestChange
+
+WAITING_STATES = frozenset({"waiting", "preempted"})
+MAX_TEXT = 65_536
+"""Characters of an exposed prompt or output that are kept, from its beginning."""
+
+MAX_NUMBER = 1 << 53
+"""Larger numbers are no count, time or size of anything; floats could not hold them exactly either."""
+
+MAX_TABLE = 1 << 20
+"""Longest block table where the pool's size is not known."""
+
+_COPIED = tuple(
+    name
+    for name in RequestChange.model_fields
+    if name not in {"num", "state", "table", "table_at", "prompt_text", "output_text"}
+)
+
+
+@dataclass(slots=True, eq=False)
+class RequestRow:
+    """Fields as in `RequestChange`; None is *not exposed*. ``table[i]`` is the physical block of logical block ``i``."""
+
+    num: int
+    id: str | None = None
+    label: str | None = None
+    state: str | None = None
+    priority: int | None = None
+    arrival: float | None = None
+    prompt_tokens: int | None = None
+    max_tokens: int | None = None
+    cached_tokens: int | None = None
+    computed_tokens: int | None = None
+    output_tokens: int | None = None
+    blocks: int | None = None
+    reserved_blocks: int | None = None
+    phase_since: float | None = None
+    queue_s: float | None = None
+    prefill_s: float | None = None
+    decode_s: float | None = None
+    preemptions: int | None = None
+    recomputed_tokens: int | None = None
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    finish_reason: str | None = None
+    attention_mode: str | None = None
+    cache_dtype: str | None = None
+    prompt_text: str | None = None
+    output_text: str | None = None
+    table: list[int] = field(default_factory=list)
+
+    def apply(self, change: RequestChange, pool: int | None, complain: Callable[[str], None]) -> None:
+        """Takes over what ``change`` names. ``pool`` bounds the block numbers of its table.
+
+        A new state without a new ``phase_since`` leaves it unknown when that state began.
+        """
+        for name in _COPIED:
+            value = getattr(change, name)
+            if value is None:
+                continue
+            if not isinstance(value, str) and abs(value) > MAX_NUMBER:
+                complain(f"request {self.num}: {name} is beyond all measure")
+            else:
+                setattr(self, name, value)
+        if change.state is not None and change.state[:32] != self.state:
+            self.state = change.state[:32]
+            self.phase_since = change.phase_since
+        if change.prompt_text is not None:
+            self.prompt_text = change.prompt_text[:MAX_TEXT]
+        if change.output_text is not None:
+            self.output_text = change.output_text[:MAX_TEXT]
+        if change.table is not None or change.table_at is not None:
+            self._apply_table(change, pool, complain)
+
+    def _apply_table(self, change: RequestChange, pool: int | None, complain: Callable[[str], None]) -> None:
+        more = change.table or []
+        at = len(self.table) if change.table_at is None else change.table_at
+        if at > len(self.table):
+            complain(f"request {self.num}: block table goes on at {at} but holds {len(self.table)}")
+        elif more and (min(more) < 0 or max(more) >= (1 << 62 if pool is None else pool)):
+            complain(f"request {self.num}: block table names a block outside the pool")
+        elif at + len(more) > (MAX_TABLE if pool is None else pool):
+            complain(f"request {self.num}: block table longer than the pool")
+        else:
+            del self.table[at:]
+            self.table += more
+
+    @property
+    def finished(self) -> bool:
+        return self.state == "finished"
+
+    @property
+    def name(self) -> str:
+        """Its id, else ``#num``."""
+        return self.id if self.id else f"#{self.num}"
+
+    @property
+    def block_count(self) -> int | None:
+        """Blocks in its table, by the engine's word or else by the table."""
+        return self.blocks if self.blocks is not None else (len(self.table) or None)
+
+    def queue_time(self, mono_now: float | None) -> float | None:
+        """Seconds waiting, the running wait included, after preemptions too."""
+        return self._phase(self.queue_s, self.state in WAITING_STATES, mono_now)
+
+    def prefill_time(self, mono_now: float | None) -> float | None:
+        return self._phase(self.prefill_s, self.state == "prefill", mono_now)
+
+    def decode_time(self, mono_now: float | None) -> float | None:
+        return self._phase(self.decode_s, self.state == "decode", mono_now)
+
+    def _phase(self, ended: float | None, running: bool, mono_now: float | None) -> float | None:
+        if not running or self.phase_since is None or mono_now is None:
+            return ended
+        return (ended or 0.0) + max(0.0, mono_now - self.phase_since)
