@@ -346,6 +346,10 @@ class EngineState:
             return self._frozen
         return self.mono + max(0.0, now - self.arrived)
 
+    def hold(self, now: float) -> None:
+        """Running times stand still at ``now`` until the next frame."""
+        self._frozen = self.mono_now(now)
+
     def counts(self) -> dict[str, int] | None:
         """Blocks by the name of their state, every state the hello names; None when blocks are not exposed."""
         if self.blocks is None:

@@ -1,0 +1,27 @@
+"""A copy of the state that stands still while the engine goes on: what a viewer holds on to."""
+
+import copy
+from collections import deque
+
+from kvtop.state.engine_state import EngineState
+
+
+def frozen(state: EngineState, now: float) -> EngineState:
+    """``state`` as it is at ``now`` (viewer's clock): later frames do not reach it, its running times stand still.
+
+    Messages are immutable and shared; arrays, rows and containers are copied.
+    """
+    still = copy.copy(state)
+    for name, value in vars(state).items():
+        if isinstance(value, dict | deque):
+            setattr(still, name, value.copy())
+    if state.blocks is not None:
+        still.blocks = copy.deepcopy(state.blocks)
+    if state.requests is not None:
+        still.requests = {}
+        for num, row in state.requests.items():
+            still.requests[num] = copy.copy(row)
+            still.requests[num].table = list(row.table)
+    still.rates, still.ttft, still.tpot = copy.deepcopy((state.rates, state.ttft, state.tpot))
+    still.hold(now)
+    return still

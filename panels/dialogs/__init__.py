@@ -1,0 +1,1 @@
+"""Dialogs: each asks first, Cancel being the default, says what will happen to whom, then what did."""
