@@ -64,6 +64,12 @@ class Rates:
             return None
         return last - first, span
 
+    def span(self, mono_now: float | None, window: float = 5.0) -> float | None:
+        """Seconds that a rate over ``window`` covers at ``mono_now``: less where less has been seen."""
+        if mono_now is None or not self._times:
+            return None
+        return min(window, max(0.0, mono_now - self._times[0]))
+
     def per_second(self, name: str, mono_now: float | None, window: float = 5.0) -> float | None:
         """Increase of the counter a second; None while unknown (just started, just restarted, not exposed)."""
         delta = None if mono_now is None else self._delta(name, mono_now, window)
