@@ -11,7 +11,8 @@ def wrapped(text: str, width: int, role: int = Role.TEXT, mark: str = "") -> lis
     lines = textwrap.wrap(clean(text, 2000), max(8, width - len(mark))) or [""]
     indent = " " * len(mark)
     return [
-        RowBuilder().add(indent if i else mark, role).add(line, role).row(width, Role.TEXT) for i, line in enumerate(lines)
+        RowBuilder().add(indent if i else mark, role).add(line, role).row(width, Role.TEXT)
+        for i, line in enumerate(lines)
     ]
 
 
@@ -22,6 +23,15 @@ def buttons(labels: Sequence[str], chosen: int, width: int) -> Row:
     for i, part in enumerate(parts):
         builder.add("  " if i else "").add(part, Role.STRONG | HIGHLIGHT if i == chosen else Role.KEY)
     return builder.row(width)
+
+
+def filled(body: Sequence[Row], last: Row, width: int, height: int) -> list[Row]:
+    """``body`` and at the bottom ``last``, ``height`` rows in all; says so where rows of the body are left out."""
+    room = max(0, height - 1)
+    if len(body) > room > 0:
+        left_out = RowBuilder().add(f"… and {len(body) - room + 1} more lines", Role.DIM).row(width)
+        body = [*body[: room - 1], left_out]
+    return [*body[:room], *[Row("", b"")] * (room - len(body)), last]
 
 
 def card(title: str, rows: Iterable[Row], width: int, height: int, keys: str = "") -> list[Row]:
@@ -49,5 +59,7 @@ def card(title: str, rows: Iterable[Row], width: int, height: int, keys: str = "
     blank = Row("│" + " " * (width - 2) + "│", bytes((Role.BORDER,)) * width)
     framed += [blank] * (room - len(body))
     note = f" {keys} "[: max(0, inner)] if keys else ""
-    bottom = RowBuilder().add("└" + "─" * (width - 3 - len(note)), Role.BORDER).add(note, Role.DIM).add("─┘", Role.BORDER)
+    bottom = (
+        RowBuilder().add("└" + "─" * (width - 3 - len(note)), Role.BORDER).add(note, Role.DIM).add("─┘", Role.BORDER)
+    )
     return [*framed, bottom.row(width)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kvtop.protocol import Command
 from kvtop.views.rows import Role, Row
 from panels.dialogs.answer import Answer, outcome
-from panels.dialogs.card import buttons, wrapped
+from panels.dialogs.card import buttons, filled, wrapped
 
 
 @dataclass
@@ -56,10 +56,13 @@ class ConfirmForm:
         last = buttons(("Cancel", self.verb), self.button, width)
         if self.result is not None:
             role = Role.GOOD if self.result.ok else Role.BAD
-            body = [row for i, text in enumerate(outcome(self.result)) for row in wrapped(text, width, Role.TEXT if i else role)]
+            body = [
+                row
+                for i, text in enumerate(outcome(self.result))
+                for row in wrapped(text, width, Role.TEXT if i else role)
+            ]
             last = buttons(("Close",), 0, width)
         elif self.asked:
             body += wrapped("asked the engine; waiting for its answer…", width, Role.WARN)
             last = Row("", b"")
-        room = max(0, height - 1)
-        return [*body[:room], *[Row("", b"")] * (room - len(body)), last]
+        return filled(body, last, width, height)

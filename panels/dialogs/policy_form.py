@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from kvtop.protocol import PolicyAxis, PolicyValue, SetPolicy
+from kvtop.views import format
 from kvtop.views.rows import HIGHLIGHT, Role, Row, RowBuilder, clean
 from panels.dialogs.answer import Answer, outcome
-from panels.dialogs.card import buttons, wrapped
+from panels.dialogs.card import buttons, filled, wrapped
 
 RESERVING = frozenset({"guaranteed_no_evict", "static_batch"})
 """Choices that the present state may break, so that the transition matters."""
@@ -32,11 +33,7 @@ class Stage(Enum):
 
 def spoken(value: PolicyValue | None) -> str:
     """A policy value as operators say it."""
-    if value is None:
-        return "not exposed"
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return clean(str(value))
+    return "not exposed" if value is None else format.value(value)
 
 
 @dataclass
@@ -212,7 +209,9 @@ class PolicyForm:
     def keys(self) -> str:
         return {
             Stage.AXIS: "j k choose · Enter change · Esc close",
-            Stage.VALUE: "j k choose · Enter preview · Esc back" if self.axes and self.options else "digits · Enter preview · Esc back",
+            Stage.VALUE: "j k choose · Enter preview · Esc back"
+            if self.axes and self.options
+            else "digits · Enter preview · Esc back",
             Stage.CONFIRM: "Tab button · t transition · Enter · Esc back"
             if self.transition_matters
             else "Tab button · Enter · Esc back",
@@ -232,11 +231,11 @@ class PolicyForm:
         elif self.stage is Stage.VALUE:
             body, last = self._value_rows(width), self._note_row(width)
         elif self.stage is Stage.CONFIRM:
-            body, last = self._confirm_rows(width), buttons(("Cancel", "Apply"), self.button, width)
+            body = self._confirm_rows(width)
+            last = Row("", b"") if self.applying else buttons(("Cancel", "Apply"), self.button, width)
         else:
             body, last = self._done_rows(width), buttons(("Close",), 0, width)
-        room = max(0, height - 1)
-        return [*body[:room], *[Row("", b"")] * (room - len(body)), last]
+        return filled(body, last, width, height)
 
     def _note_row(self, width: int) -> Row:
         return RowBuilder().add(clean(self.note)[:width], Role.WARN).row()
@@ -263,8 +262,21 @@ class PolicyForm:
                 f"at most {axis.maximum:g}" if axis.maximum is not None else "",
             ]
             limits = ", ".join(b for b in bounds if b)
-            rows.append(RowBuilder().add("now  ", Role.DIM).add(spoken(self.current), Role.STRONG).add(f" {axis.unit or ''}", Role.DIM).row())
-            rows.append(RowBuilder().add("new  ", Role.DIM).add(self.typed, Role.STRONG).add(" ", HIGHLIGHT).add(f"  {limits}", Role.DIM).row())
+            rows.append(
+                RowBuilder()
+                .add("now  ", Role.DIM)
+                .add(spoken(self.current), Role.STRONG)
+                .add(f" {axis.unit or ''}", Role.DIM)
+                .row()
+            )
+            rows.append(
+                RowBuilder()
+                .add("new  ", Role.DIM)
+                .add(self.typed, Role.STRONG)
+                .add(" ", HIGHLIGHT)
+                .add(f"  {limits}", Role.DIM)
+                .row()
+            )
             return rows
         for i, (value, meaning) in enumerate(self.options):
             here, mark = i == self.value_at, HIGHLIGHT if i == self.value_at else 0
@@ -284,16 +296,23 @@ class PolicyForm:
         if self.transition_matters:
             for name, meaning in TRANSITIONS.items():
                 chosen = name == self.transition
-                rows += wrapped(f"{name}: {meaning}", width, Role.STRONG if chosen else Role.DIM, "● " if chosen else "○ ")
+                rows += wrapped(
+                    f"{name}: {meaning}", width, Role.STRONG if chosen else Role.DIM, "● " if chosen else "○ "
+                )
             rows.append(Row("", b""))
         if self.applying:
-            return [*rows, *wrapped("asked the engine; waiting for the iteration at which it takes effect…", width, Role.WARN)]
+            return [
+                *rows,
+                *wrapped("asked the engine; waiting for the iteration at which it takes effect…", width, Role.WARN),
+            ]
         if self.preview is None:
             return [*rows, *wrapped("asking the engine what this would do…", width, Role.DIM)]
         if not self.preview.ok:
             return [*rows, *wrapped(outcome(self.preview)[0], width, Role.BAD)]
         rows += wrapped("what it will do:", width, Role.DIM)
-        effects = self.preview.effects or ((self.preview.message,) if self.preview.message else ("nothing changes for any request now",))
+        effects = self.preview.effects or (
+            (self.preview.message,) if self.preview.message else ("nothing changes for any request now",)
+        )
         for effect in effects:
             rows += wrapped(effect, width, Role.TEXT, "· ")
         return rows

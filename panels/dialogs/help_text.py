@@ -1,0 +1,84 @@
+"""The help as rows: every key, every number's definition, what the glyphs mean, what the policies are."""
+
+from kvtop.glossary import GLOSSARY
+from kvtop.keys import Where, actions
+from kvtop.protocol import Hello
+from kvtop.views import format
+from kvtop.views.glyphs import STATE_ORDER, Glyphs
+from kvtop.views.rows import HEAT_STEPS, OWNERS, Role, Row, RowBuilder, clean
+from panels.dialogs.card import wrapped
+
+KEY_COLUMN = 16
+TERM_COLUMN = 20
+
+STATES = {
+    "free": "no owner, no content",
+    "cached": "no owner, content still valid: a prefix may hit it, a need may evict it",
+    "active": "in exactly one block table",
+    "shared": "in more than one block table",
+    "copying": "being copied",
+    "transfer": "on its way between tiers",
+    "pinned": "may not be evicted",
+    "reserved": "promised to a request, not yet taken",
+}
+
+
+def _heading(text: str, width: int) -> list[Row]:
+    return [Row("", b""), RowBuilder().add(text, Role.TITLE).row(width)]
+
+
+def _entry(name: str, meaning: str, width: int, column: int, role: int = Role.KEY) -> list[Row]:
+    rows = wrapped(meaning, width - column)
+    first = RowBuilder().add(name[: column - 1], role).to(column).row()
+    indent = RowBuilder().to(column).row()
+    return [
+        Row((indent if i else first).text + row.text, (indent if i else first).roles + row.roles)
+        for i, row in enumerate(rows)
+    ]
+
+
+def _key_rows(width: int) -> list[Row]:
+    rows: list[Row] = []
+    for where in Where:
+        rows += _heading(f"Keys, {where.value}", width)
+        for action in actions(where):
+            rows += _entry(action.shown, action.help, width, KEY_COLUMN)
+    return rows
+
+
+def _glyph_rows(width: int, glyphs: Glyphs) -> list[Row]:
+    rows = _heading("Glyphs of the block map", width)
+    for i, state in enumerate(STATE_ORDER):
+        rows += _entry(f"{glyphs.state(state)} {state}", STATES[state], width, TERM_COLUMN, Role.FREE + i)
+    rows += _entry(f"{glyphs.unknown} unknown", "a state this version does not know", width, TERM_COLUMN, Role.UNKNOWN)
+    rows += _entry("A … Z", f"by owner: a letter for each request, {OWNERS} colours", width, TERM_COLUMN, Role.OWNER0)
+    rows += _entry("1 … 9 +", "by sharing: how many block tables hold the block", width, TERM_COLUMN, Role.SHARE0 + 3)
+    return rows + _entry(
+        f"{glyphs.heat[0]} … {glyphs.heat[-1]}",
+        "by recency: long ago … just now",
+        width,
+        TERM_COLUMN,
+        Role.HEAT0 + HEAT_STEPS - 1,
+    )
+
+
+def _policy_rows(width: int, hello: Hello | None) -> list[Row]:
+    rows = _heading("Policies of this engine", width)
+    if hello is None or not hello.axes:
+        return rows + wrapped("not exposed" if hello else "waiting for the engine", width, Role.DIM)
+    for axis in hello.axes:
+        unit = f" ({axis.unit})" if axis.unit else ""
+        rows += _entry(clean(axis.name), axis.help + unit, width, TERM_COLUMN)
+        for choice, meaning in axis.choices.items():
+            rows += wrapped(f"{format.value(choice)}: {meaning}", width, Role.DIM, " " * TERM_COLUMN)
+    return rows
+
+
+def help_rows(width: int, hello: Hello | None, glyphs: Glyphs) -> list[Row]:
+    """Everything, from top to bottom, in rows of ``width`` cells."""
+    rows = _key_rows(width)[1:]
+    for heading, terms in GLOSSARY:
+        rows += _heading(heading, width)
+        for term in terms:
+            rows += _entry(term.name, term.meaning, width, TERM_COLUMN, Role.STRONG)
+    return glyphs.rows([*rows, *_glyph_rows(width, glyphs), *_policy_rows(width, hello)])
