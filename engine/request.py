@@ -82,6 +82,9 @@ class Request:
     first_token: float | None = None
     last_token: float | None = None
     finish_reason: FinishReason | None = None
+    finish_detail: str | None = None
+    """Why it ended, in a sentence, where the reason alone does not say it."""
+
     times: PhaseTimes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -95,6 +98,11 @@ class Request:
     def total_limit(self) -> int:
         """Tokens it can have at most, prompt and output."""
         return self.prompt_tokens + self.max_tokens
+
+    @property
+    def kv_limit(self) -> int:
+        """Tokens whose KV it can need at most: the last token sampled is never fed back."""
+        return self.total_limit - 1
 
     @property
     def remaining(self) -> int:

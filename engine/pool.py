@@ -1,0 +1,299 @@
+"""The block pool: who holds which block of KV memory, as arrays with one entry a block.
+
+The life of a block: *free* (no content worth keeping) → `take` → *active* (one block table holds it; its owner writes
+it) → `seal` once it is complete and computed (it has a hash, is never written again, and may be *shared* by several
+tables) → `release` → *cached* if it has a hash (no owner, content valid, evictable), else *free*. `take` takes the
+head of the free list, evicting a cached block when its turn has come: unhashed blocks are put at the front of the
+list and hashed ones at its end, so cached content goes in least-recently-used order and only when nothing else is left.
+After vLLM v1's block pool.
+
+Nothing here is O(blocks) but what is asked for keyframes and by `reset_hashes` (O(hashed blocks)).
+"""
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.freelist import FreeList
+from engine.prefix import NO_HASH, HashIndex
+from kvtop.protocol import BLOCK_STATES, BlockAge, BlockHash, BlockRun
+
+FREE, CACHED, ACTIVE, SHARED = (BLOCK_STATES.index(name) for name in ("free", "cached", "active", "shared"))
+NOBODY = -1
+
+
+class PoolError(RuntimeError):
+    """The pool was asked for something that would break its books. A bug in the caller, never a user's fault."""
+
+
+class BlockPool:
+    """``blocks`` blocks of ``block_size`` tokens in one tier and one KV group.
+
+    Arrays by block: ``refs`` (block tables that hold it), ``state`` (index in `BLOCK_STATES`), ``owner`` (num of the
+    first of its owners in order of arrival, `NOBODY`), ``hash`` (`NO_HASH`: none), ``sealed`` (complete and never
+    written again; stays set when the hash is dropped), ``fill`` (tokens written), ``last_use`` (monotonic seconds of
+    the last take, write, share or release; NaN: never), ``tier``, ``group``. Read them; change them by the methods.
+    """
+
+    def __init__(self, blocks: int, block_size: int, *, tier: int = 0, group: int = 0) -> None:
+        if blocks < 1 or block_size < 1:
+            raise ValueError(
+                f"a pool of {blocks} blocks of {block_size} tokens is not possible: both must be 1 or more"
+            )
+        self.total = blocks
+        self.block_size = block_size
+        self.refs: NDArray[np.int32] = np.zeros(blocks, np.int32)
+        self.state: NDArray[np.uint8] = np.full(blocks, FREE, np.uint8)
+        self.owner: NDArray[np.int32] = np.full(blocks, NOBODY, np.int32)
+        self.hash: NDArray[np.uint64] = np.full(blocks, NO_HASH, np.uint64)
+        self.sealed: NDArray[np.bool_] = np.zeros(blocks, np.bool_)
+        self.fill: NDArray[np.int32] = np.zeros(blocks, np.int32)
+        self.last_use: NDArray[np.float64] = np.full(blocks, np.nan, np.float64)
+        self.tier: NDArray[np.uint8] = np.full(blocks, tier, np.uint8)
+        self.group: NDArray[np.uint8] = np.full(blocks, group, np.uint8)
+        self.free_list = FreeList(blocks)
+        self.index = HashIndex()
+        self.sharers: dict[int, set[int]] = {}
+        """Nums of all owners, for blocks with more than one."""
+        self.counts = [0] * len(BLOCK_STATES)
+        """Blocks by state code."""
+        self.counts[FREE] = blocks
+        self.tokens_in_use = 0
+        """Tokens in blocks that somebody holds; a shared block counts once."""
+        self.evictions = 0
+        """Cached blocks whose content was given up for new content, ever."""
+
+        # One-element access through these reads and writes plain Python numbers, several times faster.
+        self._refs = self.refs.data
+        self._state = self.state.data
+        self._owner = self.owner.data
+        self._hash = self.hash.data
+        self._sealed: memoryview[int] = self.sealed.data
+        self._fill = self.fill.data
+        self._last_use = cast("memoryview[float]", self.last_use.data)
+        self._is_dirty = np.zeros(blocks, np.uint8).data
+        self._dirty: list[int] = []
+        self._rehashed: set[int] = set()
+
+    # Gauges
+
+    @property
+    def available(self) -> int:
+        """Blocks that `take` can give: free and cached ones."""
+        return len(self.free_list)
+
+    @property
+    def free_blocks(self) -> int:
+        return self.counts[FREE]
+
+    @property
+    def cached_blocks(self) -> int:
+        return self.counts[CACHED]
+
+    @property
+    def active_blocks(self) -> int:
+        return self.counts[ACTIVE]
+
+    @property
+    def shared_blocks(self) -> int:
+        return self.counts[SHARED]
+
+    def blocks_for(self, tokens: int) -> int:
+        """How many blocks hold ``tokens`` tokens."""
+        return -(-tokens // self.block_size)
+
+    # One block
+
+    def refs_of(self, block: int) -> int:
+        return self._refs[block]
+
+    def hash_of(self, block: int) -> int:
+        """Its hash, `NO_HASH` when it has none."""
+        return self._hash[block]
+
+    def lookup(self, hash_: int) -> int | None:
+        """A block with this content, in use or cached; None when there is none."""
+        return self.index.get(hash_)
+
+    def take(self, owner: int, now: float) -> int:
+        """An empty block for ``owner``, writable. Raises `FreeListError` when none is `available`."""
+        block = self.free_list.pop_head()
+        if self._hash[block] != NO_HASH:
+            self.forget(block)
+            self.evictions += 1
+        self._refs[block] = 1
+        self._owner[block] = owner
+        self._fill[block] = 0
+        self._sealed[block] = False
+        self._last_use[block] = now
+        self._enter(block, ACTIVE)
+        return block
+
+    def share(self, block: int, owner: int, now: float) -> None:
+        """One more table holds ``block``: a prefix hit. A cached block comes off the free list."""
+        refs = self._refs[block]
+        if not self._sealed[block]:
+            raise PoolError(f"block {block} is still being written and cannot be shared")
+        if refs == 0:
+            self.free_list.remove(block)
+            self._owner[block] = owner
+            self.tokens_in_use += self._fill[block]
+        else:
+            owners = self.sharers.setdefault(block, {self._owner[block]})
+            if owner in owners:
+                raise PoolError(f"request {owner} holds block {block} already")
+            owners.add(owner)
+            self._owner[block] = min(self._owner[block], owner)
+        self._refs[block] = refs + 1
+        self._last_use[block] = now
+        self._enter(block, ACTIVE if refs == 0 else SHARED)
+
+    def release(self, block: int, owner: int, now: float) -> None:
+        """``owner`` holds ``block`` no more. Raises `PoolError` if it did not hold it."""
+        refs = self._refs[block]
+        owners = self.sharers.get(block)
+        if refs < 1 or (owner not in owners if owners else self._owner[block] != owner):
+            raise PoolError(f"request {owner} released block {block}, which it does not hold")
+        self._refs[block] = refs - 1
+        self._last_use[block] = now
+        if owners:
+            owners.remove(owner)
+            # The first to arrive has the smallest num.
+            self._owner[block] = min(owners) if self._owner[block] == owner else self._owner[block]
+            if len(owners) == 1:
+                del self.sharers[block]
+        if refs > 1:
+            self._enter(block, SHARED if refs > 2 else ACTIVE)
+            return
+        self._owner[block] = NOBODY
+        self.tokens_in_use -= self._fill[block]
+        if self._hash[block] != NO_HASH:
+            self.free_list.append(block)
+            self._enter(block, CACHED)
+        else:
+            self.free_list.prepend(block)
+            self._clear(block)
+
+    def write(self, block: int, fill: int, now: float) -> None:
+        """``block`` now holds ``fill`` tokens. Raises `PoolError` unless one owner holds it and it is not sealed."""
+        if self._refs[block] != 1 or self._sealed[block]:
+            raise PoolError(
+                f"block {block} was written while {self._refs[block]} tables hold it or after it was sealed"
+            )
+        if not self._fill[block] <= fill <= self.block_size:
+            raise PoolError(f"block {block} went from {self._fill[block]} to {fill} tokens")
+        self.tokens_in_use += fill - self._fill[block]
+        self._fill[block] = fill
+        self._last_use[block] = now
+        self._mark(block)
+
+    def seal(self, block: int, hash_: int) -> None:
+        """``block`` is complete and computed: from now on it can be found by its hash, and is written no more."""
+        if self._fill[block] != self.block_size or self._sealed[block] or self._refs[block] != 1:
+            raise PoolError(f"block {block} cannot be hashed: it is not a complete, writable block")
+        self._sealed[block] = True
+        self._hash[block] = hash_
+        self.index.add(hash_, block)
+        self._rehashed.add(block)
+        self._mark(block)
+
+    def forget(self, block: int) -> None:
+        """Drop the hash of ``block``: its content can be found no more."""
+        self.index.remove(self._hash[block], block)
+        self._hash[block] = NO_HASH
+        self._rehashed.add(block)
+        self._mark(block)
+
+    def reset_hashes(self) -> int:
+        """Drop every hash. Cached blocks become free; blocks in use keep their KV and stay sealed. Returns how many."""
+        blocks = [block for _, block in self.index.pairs()]
+        for block in blocks:
+            self._hash[block] = NO_HASH
+            self._rehashed.add(block)
+            self._mark(block)
+            if self._refs[block] == 0:
+                self._clear(block)
+        self.index.clear()
+        return len(blocks)
+
+    # What changed, and all there is
+
+    def take_changes(self) -> tuple[list[BlockRun], list[BlockHash]]:
+        """Runs of the blocks, and hashes of the blocks, that changed since the last call; both ascending."""
+        if not self._dirty:
+            return [], []
+        dirty = sorted(self._dirty)
+        for block in dirty:
+            self._is_dirty[block] = 0
+        self._dirty.clear()
+        hashes: list[BlockHash] = [(block, self._hex(block)) for block in sorted(self._rehashed)]
+        self._rehashed.clear()
+        return self._runs(np.array(dirty, dtype=np.intp)), hashes
+
+    def all_runs(self) -> list[BlockRun]:
+        """Every block, as the fewest runs."""
+        return self._runs(None)
+
+    def all_hashes(self) -> list[BlockHash]:
+        """Every block that has a hash, ascending."""
+        hashed = np.flatnonzero(self.hash)
+        return [
+            (block, f"{value:016x}") for block, value in zip(hashed.tolist(), self.hash[hashed].tolist(), strict=True)
+        ]
+
+    def all_ages(self, now: float) -> list[BlockAge]:
+        """Seconds (to the millisecond) since the last use of every block that was ever used, equal ones joined."""
+        used = np.flatnonzero(~np.isnan(self.last_use))
+        if not len(used):
+            return []
+        ages = np.round(np.maximum(now - self.last_use[used], 0.0), 3)
+        first, counts = _run_bounds(used, [ages])
+        return list(zip(used[first].tolist(), counts.tolist(), ages[first].tolist(), strict=True))
+
+    def _runs(self, blocks: NDArray[np.intp] | None) -> list[BlockRun]:
+        arrays = (self.state, self.owner, self.refs, self.fill, self.tier, self.group)
+        columns: list[NDArray[np.generic]] = [a if blocks is None else a[blocks] for a in arrays]
+        first, counts = _run_bounds(blocks, columns)
+        starts = first if blocks is None else blocks[first]
+        rows = zip(starts.tolist(), counts.tolist(), *(c[first].tolist() for c in columns), strict=True)
+        return cast("list[BlockRun]", list(rows))
+
+    # Books
+
+    def _enter(self, block: int, state: int) -> None:
+        self.counts[self._state[block]] -= 1
+        self.counts[state] += 1
+        self._state[block] = state
+        self._mark(block)
+
+    def _clear(self, block: int) -> None:
+        """A block nobody holds and nobody can find: its content is gone."""
+        self._fill[block] = 0
+        self._sealed[block] = False
+        self._enter(block, FREE)
+
+    def _mark(self, block: int) -> None:
+        if not self._is_dirty[block]:
+            self._is_dirty[block] = 1
+            self._dirty.append(block)
+
+    def _hex(self, block: int) -> str | None:
+        value = self._hash[block]
+        return None if value == NO_HASH else f"{value:016x}"
+
+
+def _run_bounds(
+    blocks: NDArray[np.intp] | None, columns: Sequence[NDArray[np.generic]]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Where runs of neighbouring blocks with equal columns begin, and how long they are. ``blocks`` None: all."""
+    size = len(columns[0])
+    breaks = np.zeros(size, np.bool_)
+    breaks[0] = True
+    if blocks is not None:
+        breaks[1:] |= blocks[1:] != blocks[:-1] + 1
+    for column in columns:
+        breaks[1:] |= column[1:] != column[:-1]
+    first = np.flatnonzero(breaks)
+    return first, np.diff(first, append=size)
