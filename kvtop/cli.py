@@ -1,0 +1,246 @@
+"""The command line: what can be typed, and the one place where faults become a line and an exit code.
+
+Nothing heavy is imported here; each command's module is imported when the command runs.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from kvtop import __version__
+from kvtop.errors import UserError, one_line
+
+EXIT_CODES = "exit codes: 0 fine, 1 failed or unhealthy, 2 wrong usage"
+
+_EPILOG = f"""\
+With no command, kvtop attaches to the one engine it finds in the socket folder.
+{EXIT_CODES}
+environment: KVTOP_SOCKET_DIR (socket folder), NO_COLOR, KVTOP_DEBUG=1 (tracebacks)
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Usage errors in one line, like all others."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise UserError(message, f"see: {self.prog} --help", code=2)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
+    return int(text)
+
+
+def _above_zero(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value <= 1e6:
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return value
+
+
+def _size(text: str) -> tuple[int, int]:
+    columns, x, rows = text.partition("x")
+    if not (x and columns.isdecimal() and rows.isdecimal() and 80 <= int(columns) <= 500 and 24 <= int(rows) <= 300):
+        raise argparse.ArgumentTypeError(f"{text!r} is not COLUMNSxROWS between 80x24 and 500x300")
+    return int(columns), int(rows)
+
+
+def _engine_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-e", "--engine", metavar="NAME|SOCKET", default=argparse.SUPPRESS, help="which engine; default: the only live one"
+    )
+
+
+def _json_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON document")
+
+
+def _screen_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--ascii", action="store_true", default=argparse.SUPPRESS, help="no characters beyond ASCII")
+
+
+def _add_demo(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    demo = commands.add_parser(
+        "demo",
+        help="start an engine with a workload and watch it; q ends both",
+        description="Start kvtop's own engine with a workload and watch it. Leaving the screen ends the engine.",
+        epilog=EXIT_CODES,
+        allow_abbrev=False,
+    )
+    _screen_options(demo)
+    demo.add_argument("--model", default="smollm2", metavar="M", help="smollm2 (default), random, or a .gguf file")
+    demo.add_argument("--name", default="demo", help="name of the engine's socket (default: demo)")
+    demo.add_argument("--seed", type=int, metavar="N", help="seed of the workload and of random weights")
+    demo.add_argument("--workload", default="mix", choices=("mix", "none"), help="what drives it (default: mix)")
+    demo.add_argument("--rate", type=_above_zero, metavar="R", help="arrivals a second (default: the workload's own)")
+    demo.add_argument("--blocks", type=_positive, metavar="N", help="KV blocks in the pool")
+    demo.add_argument("--block-size", type=_positive, metavar="N", help="tokens a block holds")
+    demo.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), help="where the model runs (default: auto)")
+    demo.add_argument("--attention", choices=("auto", "torch", "triton"), help="attention backend (default: auto)")
+    demo.add_argument(
+        "--set", action="append", default=[], metavar="AXIS=VALUE", help="policy at the start; may be repeated"
+    )
+    demo.add_argument("--expose-text", action="store_true", help="let prompts and outputs travel to viewers")
+    demo.add_argument("--once", action="store_true", help="no screen: run --seconds, then print what was seen")
+    demo.add_argument("--seconds", type=_above_zero, default=20.0, metavar="S", help="length of --once (default: 20)")
+    _json_option(demo)
+
+
+def _add_ctl(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    ctl = commands.add_parser(
+        "ctl",
+        help="command an engine: policies, abort, preempt, pause",
+        description="Command an engine. Each command takes effect between two iterations and is logged with who gave it.",
+        epilog=EXIT_CODES,
+        allow_abbrev=False,
+    )
+    _engine_option(ctl)
+    _json_option(ctl)
+    ctl.add_argument("--timeout", type=_above_zero, default=10.0, metavar="S", help="wait for the answer (default: 10)")
+    verbs = ctl.add_subparsers(dest="verb", metavar="VERB", required=True)
+
+    def verb(name: str, help: str) -> argparse.ArgumentParser:
+        parser = verbs.add_parser(name, help=help, description=help, allow_abbrev=False)
+        _engine_option(parser)
+        _json_option(parser)
+        return parser
+
+    change = verb("set", "change policy axes together")
+    change.add_argument("changes", nargs="+", metavar="AXIS=VALUE")
+    change.add_argument(
+        "--transition",
+        choices=("drain", "preempt"),
+        default="drain",
+        help="where the present state breaks the new rule: admit nothing until it fits (drain, the default), "
+        "or preempt down to what fits",
+    )
+    change.add_argument("--dry-run", action="store_true", help="say what would happen, change nothing")
+    verb("policies", "list the axes, their choices and what holds now")
+    verb("abort", "end one request").add_argument("request", help="number or id")
+    verb("preempt", "preempt one running request; it is queued again").add_argument("request", help="number or id")
+    verb("pause", "stop scheduling; KV stays in place")
+    verb("resume", "schedule again")
+    verb("reset-prefix-cache", "forget the content of all cached blocks")
+    verb("keyframe", "send every viewer a keyframe")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="kvtop",
+        description="A live view of an LLM engine's KV cache and scheduler.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"kvtop {__version__}")
+    parser.add_argument(
+        "--reset-terminal", action="store_true", help="put a terminal right that a killed viewer left behind"
+    )
+    _screen_options(parser)
+    # Options that may stand before or after a verb are SUPPRESSed below, so that the inner parser does not undo the outer.
+    parser.set_defaults(engine=None, json=False, ascii=False)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+
+    attach = commands.add_parser(
+        "attach", help="watch a running engine", description="Watch a running engine.", epilog=EXIT_CODES
+    )
+    attach.add_argument("target", metavar="NAME|SOCKET", nargs="?", help="default: the only live engine")
+    _screen_options(attach)
+
+    _add_demo(commands)
+    commands.add_parser(
+        "engine",
+        help="serve without a screen; see: kvtop engine --help",
+        add_help=False,
+        prefix_chars="\0",
+    ).add_argument("arguments", nargs=argparse.REMAINDER)
+
+    ls = commands.add_parser(
+        "ls", help="list engines", description="List the engines in the socket folder.", epilog=EXIT_CODES
+    )
+    _json_option(ls)
+
+    _add_ctl(commands)
+
+    snapshot = commands.add_parser(
+        "snapshot",
+        help="write what an engine is doing to a file",
+        description="Write one JSON file (and an SVG of the screen beside it) of what an engine is doing. "
+        "No prompts, no generated text. Fields: docs/snapshot.md.",
+        epilog=EXIT_CODES,
+    )
+    _engine_option(snapshot)
+    snapshot.add_argument("file", nargs="?", metavar="FILE|-", help="JSON file to create; - prints it")
+    snapshot.add_argument("-o", "--output", metavar="FILE|-", help="the same as FILE")
+    snapshot.add_argument(
+        "--watch", type=_above_zero, default=2.0, metavar="S", help="watch so long for rates (default: 2)"
+    )
+    snapshot.add_argument("--size", type=_size, default=(120, 40), metavar="CxR", help="of the SVG (default: 120x40)")
+    snapshot.add_argument("--no-svg", action="store_true", help="the JSON file only")
+    _json_option(snapshot)
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Parses and runs one command line. Raises `UserError` for what went wrong."""
+    options = build_parser().parse_args(argv)
+    if options.reset_terminal:
+        from kvtop.tty import RESET
+
+        sys.stdout.write(RESET)
+        return 0
+    if options.command is None:
+        options.target = None
+    name = "attach" if options.command is None else options.command
+    module = importlib.import_module(f"kvtop.commands.{name}")
+    code: int = module.run(options)
+    return code
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of the ``kvtop`` command: never lets a traceback out for a foreseeable fault."""
+    arguments = sys.argv[1:] if argv is None else argv
+    debug = os.environ.get("KVTOP_DEBUG", "") not in ("", "0")
+    try:
+        code = run(arguments)
+        sys.stdout.flush()
+        return code
+    except UserError as error:
+        if debug:
+            raise
+        return _complain(one_line(error.message), one_line(error.hint), error.code)
+    except BrokenPipeError:
+        return _reader_left()
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        if debug:
+            raise
+        text = f"internal error: {type(error).__name__}: {error}"
+        return _complain(one_line(text), "KVTOP_DEBUG=1 shows the traceback", 1)
+
+
+def _complain(message: str, hint: str, code: int) -> int:
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _reader_left()
+    try:
+        sys.stderr.write(f"kvtop: {message}\n" + (f"  {hint}\n" if hint else ""))
+        sys.stderr.flush()
+    except OSError:
+        pass
+    return code
+
+
+def _reader_left() -> int:
+    """Nobody reads our output any more (``kvtop snapshot - | head -1``): that is the reader's right."""
+    # The interpreter flushes stdout once more at exit; it must not find the closed pipe.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 0

@@ -1,0 +1,22 @@
+"""``kvtop`` and ``kvtop attach NAME|SOCKET``: the screen on a running engine."""
+
+import argparse
+from pathlib import Path
+
+from kvtop.target import control_of, find_engine
+from kvtop.tty import Terminated, require_screen, restored, signals_raise
+
+
+def run(options: argparse.Namespace) -> int:
+    found = find_engine(options.target, ask=True)
+    require_screen()
+
+    from kvtop.app import run as show
+    from kvtop.sources.socket import SocketSource
+
+    source = SocketSource(found.path)
+    try:
+        with signals_raise(), restored():
+            return show(source, control_of(found.path), snapshot_folder=Path.cwd(), ascii_only=options.ascii)
+    except Terminated as stop:
+        return stop.code

@@ -1,0 +1,90 @@
+"""``kvtop demo``: the engine as a child with a workload, and the screen; leaving the screen ends both."""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from kvtop.child import EngineChild, Ready, require_engine, signal_name
+from kvtop.errors import UserError
+from kvtop.progress import ProgressLine
+from kvtop.protocol.places import observe_path, socket_folder, valid_name
+from kvtop.tty import Terminated, require_screen, restored, signals_raise
+
+
+def run(options: argparse.Namespace) -> int:
+    if not options.once:
+        require_screen()
+    require_engine()
+    folder = _folder_for(options.name)
+    child = EngineChild(engine_arguments(options), folder / f"{options.name}.log")
+    progress = ProgressLine()
+    try:
+        with signals_raise():
+            try:
+                child.start()
+                try:
+                    ready = child.wait_ready(progress, progress.note)
+                finally:
+                    progress.close()
+                return _watch_once(child, ready, options) if options.once else _watch_screen(child, ready, options)
+            finally:
+                child.stop()
+    except Terminated as stop:
+        return stop.code
+
+
+def engine_arguments(options: argparse.Namespace) -> list[str]:
+    """The engine's command line for the demo's options; options that were not given are the engine's to choose."""
+    arguments = ["--parent-stdin", "--ready-json", "--workload", options.workload, "--model", options.model]
+    if options.model == "smollm2":
+        arguments.append("--fallback-random")
+    for name in ("name", "seed", "blocks", "block_size", "device", "attention", "rate"):
+        if (value := getattr(options, name)) is not None:
+            arguments += [f"--{name.replace('_', '-')}", str(value)]
+    for setting in options.set:
+        arguments += ["--set", setting]
+    if options.expose_text:
+        arguments.append("--expose-text")
+    return arguments
+
+
+def _folder_for(name: str) -> Path:
+    """The socket folder, made if need be. Raises `UserError` where an engine of that name cannot be started."""
+    if not valid_name(name):
+        raise UserError(f"{name!r} cannot be a name", "letters, digits, dot, dash, underscore; 64 at most", code=2)
+    from kvtop.target import is_live
+
+    folder = socket_folder(create=True)
+    if is_live(observe_path(folder, name)):
+        raise UserError(
+            f"an engine named {name} is running", f"watch it: kvtop attach {name}; or start one more: kvtop demo --name {name}2"
+        )
+    return folder
+
+
+def _watch_screen(child: EngineChild, ready: Ready, options: argparse.Namespace) -> int:
+    from kvtop.app import run as show
+    from kvtop.sources.socket import SocketSource
+
+    with restored():
+        show(SocketSource(ready.socket), ready.control, snapshot_folder=Path.cwd(), ascii_only=options.ascii)
+    if (code := child.exit_code) is not None:
+        how = f"was ended by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+        raise UserError(f"the engine {how}", f"its log: {child.log}")
+    return 0
+
+
+def _watch_once(child: EngineChild, ready: Ready, options: argparse.Namespace) -> int:
+    from kvtop.sources.socket import SocketSource
+    from kvtop.watch import watch
+    from kvtop.snapshot import dumps, snapshot_document, summary
+
+    source = SocketSource(ready.socket)
+    state = watch(source, options.seconds, keep_going=lambda: child.exit_code is None)
+    if child.exit_code is not None:
+        raise UserError(f"the engine did not last {options.seconds:g} s: {child.obituary()}", f"its log: {child.log}")
+    document = snapshot_document(state, time.time(), state.mono_now())
+    sys.stdout.write(dumps(document) if options.json else summary(document))
+    return 1 if document["ledger_violations"] else 0

@@ -1,0 +1,80 @@
+"""``kvtop ls``: the engines in the socket folder, and how they are."""
+
+import argparse
+import json
+import sys
+import time
+from typing import Any
+
+from kvtop.errors import one_line
+from kvtop.sources.discover import Found
+from kvtop.sources.socket import SocketSource
+from kvtop.state import EngineState
+from kvtop.table import age, number, table
+from kvtop.target import START_ONE, all_engines
+from kvtop.watch import glance, heard
+
+WITHIN = 5.0
+"""Seconds to wait for the engines' figures; those that are slower are listed without."""
+
+SCHEMA = "kvtop.ls/1"
+
+
+def run(options: argparse.Namespace) -> int:
+    """0 when every engine that has a socket answers (or there is none), else 1."""
+    engines = all_engines()
+    alive = [found for found in engines if found.alive]
+    states = dict(zip([f.name for f in alive], glance([SocketSource(f.path) for f in alive], WITHIN), strict=True))
+    facts = [_facts(found, states.get(found.name)) for found in engines]
+    if options.json:
+        print(json.dumps({"schema": SCHEMA, "engines": facts}, indent=1, allow_nan=False))
+    elif facts:
+        print(table(_HEADINGS, [_row(fact) for fact in facts]))
+    else:
+        print(f"no engine is running; {START_ONE}", file=sys.stderr)
+    return 0 if all(fact["alive"] for fact in facts) else 1
+
+
+def _facts(found: Found, state: EngineState | None) -> dict[str, Any]:
+    """Figures are null where the engine is dead, exposes them not, or did not tell them in time."""
+    hello = found.hello
+    facts: dict[str, Any] = {"name": found.name, "alive": found.alive, "detail": one_line(found.detail) or None}
+    facts |= {"socket": str(found.path), "kind": None, "model": None, "pid": None, "uptime_s": None}
+    if hello is not None:
+        started = hello.engine.started
+        facts |= {
+            "kind": hello.engine.kind,
+            "model": hello.model.name,
+            "pid": hello.engine.pid,
+            "uptime_s": None if started is None else max(0.0, time.time() - started),
+        }
+    gauges = {} if state is None or not heard(state) else state.gauges
+    total, used = gauges.get("kv_blocks_total"), None
+    if "kv_blocks_active" in gauges and "kv_blocks_shared" in gauges:
+        used = gauges["kv_blocks_active"] + gauges["kv_blocks_shared"]
+    share = used / total if used is not None and total else gauges.get("kv_usage")
+    return facts | {
+        "kv_blocks_used": used,
+        "kv_blocks_total": total,
+        "kv_usage": share,
+        "running": gauges.get("running"),
+        "waiting": gauges.get("waiting"),
+    }
+
+
+_HEADINGS = ("NAME", "STATE", "KIND", "MODEL", "PID", "UP", "KV USED", "RUNNING", "WAITING")
+
+
+def _row(fact: dict[str, Any]) -> list[str]:
+    usage = fact["kv_usage"]
+    return [
+        fact["name"],
+        "alive" if fact["alive"] else f"dead: {fact['detail']}",
+        one_line(fact["kind"] or "–", 16),
+        one_line(fact["model"] or "–", 32),
+        number(fact["pid"]),
+        age(fact["uptime_s"]),
+        "–" if usage is None else f"{100 * usage:.0f} %",
+        number(fact["running"]),
+        number(fact["waiting"]),
+    ]

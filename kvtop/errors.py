@@ -1,0 +1,21 @@
+"""The one exception that carries a foreseeable fault to the user."""
+
+
+class UserError(Exception):
+    """``message`` in one line, ``hint`` (what to do next) in another, ``code`` the exit status.
+
+    Codes: 1 something failed or is unhealthy, 2 the command was used wrongly.
+    """
+
+    def __init__(self, message: str, hint: str = "", code: int = 1) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.code = code
+
+
+def one_line(text: object, limit: int = 300) -> str:
+    """``text`` on one printable line: what peers and files say goes to a terminal only like this."""
+    flat = "".join(c if c.isprintable() else " " for c in str(text))
+    flat = " ".join(flat.split())
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"

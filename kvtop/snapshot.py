@@ -1,0 +1,309 @@
+"""What an engine is doing, as one JSON document for the incident review. Fields and units: ``docs/snapshot.md``.
+
+Pure but for `save`. Unknown is null; NaN never occurs; prompts and generated text are left out whatever the engine exposes.
+"""
+
+import contextlib
+import json
+import math
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kvtop import __version__
+from kvtop.errors import UserError
+from kvtop.protocol import Event, Hello
+from kvtop.state import BlockArrays, EngineState, LogEntry, RequestRow
+from kvtop.state.ledger import check
+
+SCHEMA = "kvtop.snapshot/1"
+EVENTS = 200
+"""Latest events a snapshot holds."""
+
+RATE_WINDOW = 5.0
+LATENCY_WINDOW = 60.0
+
+UNITS = {
+    "taken": "ISO 8601, UTC, the viewer's clock",
+    "*_bytes, bytes_per_token": "bytes",
+    "*_blocks, kv_blocks_*": "blocks of geometry.block_size tokens",
+    "*_tokens, live_cached_tokens, prefix_cache_hits, prefix_cache_queries": "tokens",
+    "*_time, ttft, tpot, *_s, p50, p95, window": "seconds",
+    "arrival, started, wall": "Unix seconds, the engine's clock",
+    "mono": "seconds of the engine's monotonic clock",
+    "*_ms": "milliseconds",
+    "rates": "per second over the window named beside them",
+    "admissions, preemptions, evictions, host_promotions, counters": "totals since the engine started",
+    "batch_size_by_iteration": "requests in the batch of each of the last iterations, oldest first",
+}
+
+
+def snapshot_document(state: EngineState, wall: float, now: float) -> dict[str, Any]:
+    """The snapshot of ``state``; ``wall`` is Unix seconds, ``now`` the viewer's monotonic clock that fed the state.
+
+    Raises ValueError where no engine has been heard yet.
+    """
+    hello = state.hello
+    if hello is None or state.mono is None:
+        raise ValueError("no engine has been heard yet")
+    mono = state.mono_now(now)
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "kvtop": __version__,
+        "taken": datetime.fromtimestamp(wall, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "units": UNITS,
+        **_identity(hello, state, wall, now),
+        **_headline(hello, state),
+        "status": None if state.status is None else state.status.model_dump(),
+        "verdict": None if state.verdict is None else state.verdict.model_dump(),
+        "queue": None if state.queue is None else state.queue.model_dump(),
+        "gauges": dict(state.gauges),
+        "counters": dict(state.counters),
+        "rates": _rates(state, mono),
+        "latencies": _latencies(state, mono),
+        "iteration_ms": _durations(state),
+        "ledger_violations": state.counters.get("ledger_violations"),
+        "contradictions": check(state),
+        "batch_size_by_iteration": list(state.batches),
+        "requests": _requests(state, hello, mono),
+        "events": [_event(entry) for entry in list(state.events)[-EVENTS:]],
+        "blocks": None if state.blocks is None else _blocks(state, state.blocks),
+    }
+    cleaned: dict[str, Any] = _finite(document)
+    return cleaned
+
+
+def dumps(document: Mapping[str, Any]) -> str:
+    """JSON, ``schema`` first, one line for each field, and for each request, event and run of blocks."""
+    lines = []
+    for name, value in document.items():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            text = "[\n  " + ",\n  ".join(_compact(item) for item in value) + "\n ]"
+        else:
+            text = _compact(value)
+        lines.append(f" {json.dumps(name)}: {text}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def default_stem(engine: str, wall: float) -> str:
+    """Name of a snapshot without its ending: which engine, when (local time)."""
+    return f"kvtop-{engine}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(wall))}"
+
+
+def save(document: Mapping[str, Any], path: Path, svg: str | None = None) -> list[Path]:
+    """Writes ``path`` (JSON) and, with ``svg``, the same name ending in ``.svg``; mode 0600, never over an existing file.
+
+    Returns what was written. Raises `UserError` and leaves nothing behind where it cannot.
+    """
+    written = [_write_new(path, dumps(document))]
+    if svg is not None:
+        try:
+            written.append(_write_new(path.with_suffix(".svg"), svg))
+        except UserError:
+            path.unlink(missing_ok=True)
+            raise
+    return written
+
+
+def _write_new(path: Path, text: str) -> Path:
+    """A file appears whole under its name or not at all, and only where there was none."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    reserved = False
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        reserved = True
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except FileExistsError:
+        raise UserError(f"{path} exists", "give another name: kvtop snapshot FILE") from None
+    except OSError as error:
+        for leftover in (partial, path) if reserved else ():
+            with contextlib.suppress(OSError):
+                leftover.unlink()
+        raise UserError(f"cannot write {path}: {error.strerror}", "give another place: kvtop snapshot FILE") from None
+    return path
+
+
+# -- the parts of the document ----------------------------------------------------------------------------------
+
+
+def _identity(hello: Hello, state: EngineState, wall: float, now: float) -> dict[str, Any]:
+    """What a fair comparison needs to know."""
+    started = hello.engine.started
+    return {
+        "engine": hello.engine.model_dump()
+        | {"uptime_s": None if started is None else max(0.0, wall - started), "protocol": hello.protocol},
+        "link": {"up": state.link.up, "reason": state.link.reason, "age_s": state.age(now)},
+        "iteration": state.iteration,
+        "wall": state.wall,
+        "mono": state.mono,
+        "model": hello.model.model_dump(),
+        "precisions": {"weights": hello.model.weight_dtype, "kv_cache": hello.geometry.cache_dtype},
+        "device": hello.device,
+        "attention_backend": hello.attention,
+        "geometry": hello.geometry.model_dump(),
+        "limits": hello.limits,
+        "policies": state.policy,
+        "policy_id": state.policy_id,
+        "policy_axes": [axis.model_dump() for axis in hello.axes],
+        "workload": hello.workload,
+        "notice": hello.notice,
+        "capabilities": hello.capabilities,
+    }
+
+
+def _headline(hello: Hello, state: EngineState) -> dict[str, Any]:
+    """The fields that tools look up by name."""
+    gauges, counters = state.gauges, state.counters
+    geometry = hello.geometry
+    on_device = sum(pool.blocks for pool in geometry.pools if pool.tier == "device")
+    total = gauges.get("kv_blocks_total", on_device or None)
+    block_bytes = None
+    if geometry.block_size is not None and geometry.bytes_per_token is not None:
+        block_bytes = geometry.block_size * geometry.bytes_per_token
+    held = None
+    if "kv_blocks_active" in gauges and "kv_blocks_shared" in gauges:
+        held = gauges["kv_blocks_active"] + gauges["kv_blocks_shared"]
+    used = None if held is None or block_bytes is None else held * block_bytes
+    return {
+        "kv_capacity_bytes": None if total is None or block_bytes is None else total * block_bytes,
+        "kv_bytes_used": gauges.get("kv_bytes_used", used),
+        "kv_blocks_total": total,
+        "kv_blocks_free": gauges.get("kv_blocks_free"),
+        "live_cached_tokens": gauges.get("kv_tokens"),
+        "active_sequences": gauges.get("running"),
+        "waiting_sequences": gauges.get("waiting"),
+        "admissions": counters.get("admissions"),
+        "preemptions": counters.get("preemptions"),
+        "evictions": counters.get("evictions"),
+        "prefix_cache_hits": counters.get("prefix_hit_tokens"),
+        "prefix_cache_queries": counters.get("prefix_query_tokens"),
+        "host_offload_bytes": counters.get("host_offload_bytes"),
+        "host_promotions": counters.get("host_promotions"),
+    }
+
+
+def _rates(state: EngineState, mono: float | None) -> dict[str, Any]:
+    rates = state.rates
+    return {
+        "window": rates.span(mono, RATE_WINDOW),
+        "prefill_tokens": rates.per_second("prefill_tokens", mono, RATE_WINDOW),
+        "decode_tokens": rates.per_second("decode_tokens", mono, RATE_WINDOW),
+        "iterations": rates.per_second("iterations", mono, RATE_WINDOW),
+        "preemptions": rates.per_second("preemptions", mono, RATE_WINDOW),
+        "evictions": rates.per_second("evictions", mono, RATE_WINDOW),
+        "prefix_hit_share": rates.hit_rate(mono, RATE_WINDOW),
+        "prefix_hit_share_since_start": rates.hit_rate_lifetime(),
+    }
+
+
+def _latencies(state: EngineState, mono: float | None) -> dict[str, Any]:
+    """Nearest-rank percentiles over the requests that got their first token (ttft) or finished (tpot) in the window."""
+    found: dict[str, Any] = {"window": LATENCY_WINDOW}
+    for name, latencies in (("ttft", state.ttft), ("tpot", state.tpot)):
+        summary = latencies.summary(mono, LATENCY_WINDOW)
+        found[name] = {"p50": None, "p95": None, "n": 0} if summary is None else summary._asdict()
+    return found
+
+
+def _durations(state: EngineState) -> dict[str, Any] | None:
+    """Mean milliseconds of an iteration by part, over the iterations seen."""
+    iterations = sum(timing.merged for timing in state.durations)
+    if not iterations:
+        return None
+    totals: dict[str, float] = {}
+    for timing in state.durations:
+        for name, value in timing.durations:
+            totals[name] = totals.get(name, 0.0) + value
+    return {"iterations": iterations} | {f"{name}_ms": total / iterations for name, total in totals.items()}
+
+
+_RENAMED = {
+    "prompt_tokens": "input_tokens",
+    "max_tokens": "max_output_tokens",
+    "ttft_s": "ttft",
+    "tpot_s": "tpot",
+}
+_NOT_COPIED = {"blocks", "table", "phase_since", "queue_s", "prefill_s", "decode_s", "prompt_text", "output_text"}
+
+
+def _requests(state: EngineState, hello: Hello, mono: float | None) -> list[dict[str, Any]] | None:
+    if state.requests is None:
+        return None
+    return [_request(row, hello, mono) for row in sorted(state.requests.values(), key=lambda row: row.num)]
+
+
+def _request(row: RequestRow, hello: Hello, mono: float | None) -> dict[str, Any]:
+    copied = {_RENAMED.get(f.name, f.name): getattr(row, f.name) for f in fields(row) if f.name not in _NOT_COPIED}
+    return copied | {
+        # One pool has one precision, so what holds for the engine holds for each of its requests.
+        "cache_dtype": row.cache_dtype or hello.geometry.cache_dtype,
+        "attention_mode": row.attention_mode or hello.attention,
+        "allocated_blocks": row.block_count,
+        "queue_time": row.queue_time(mono),
+        "prefill_time": row.prefill_time(mono),
+        "decode_time": row.decode_time(mono),
+        "block_table": row.table,
+    }
+
+
+def _event(entry: LogEntry) -> dict[str, Any]:
+    """Only what applies to its kind."""
+    if isinstance(entry, Event):
+        return entry.model_dump(exclude_none=True)
+    return {
+        "kind": entry.kind,
+        "wall": entry.wall,
+        "iteration": entry.iteration,
+        "severity": entry.severity,
+        "detail": entry.text,
+        "written_by": "viewer",
+    }
+
+
+def _blocks(state: EngineState, blocks: BlockArrays) -> dict[str, Any]:
+    return {
+        "total": blocks.total,
+        "by_state": state.counts(),
+        "states": state.state_names(),
+        "run_fields": ["start", "count", "state", "owner", "refs", "fill", "tier", "group"],
+        "runs": block_runs(blocks),
+    }
+
+
+def block_runs(blocks: BlockArrays) -> list[list[int]]:
+    """The pool as run lengths, as in a keyframe: ``start, count, state, owner, refs, fill, tier, group``."""
+    if not blocks.total:
+        return []
+    columns = [blocks.state, blocks.owner, blocks.refs, blocks.fill, blocks.tier, blocks.group]
+    differs = np.zeros(blocks.total - 1, dtype=np.bool_)
+    for column in columns:
+        differs |= column[1:] != column[:-1]
+    starts = np.concatenate(([0], np.flatnonzero(differs) + 1))
+    counts = np.diff(np.append(starts, blocks.total))
+    table = np.stack([starts, counts, *(column[starts].astype(np.int64) for column in columns)], axis=1)
+    runs: list[list[int]] = table.tolist()
+    return runs
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, allow_nan=False, separators=(", ", ": "))
