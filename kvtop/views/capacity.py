@@ -1,0 +1,128 @@
+"""The pool as one bar across, and in numbers: is memory the limit?"""
+
+from kvtop.state import EngineState
+from kvtop.views.cells import STATE_ROLES
+from kvtop.views.exposure import not_exposed
+from kvtop.views.fit import Part, Span, fit, line, part
+from kvtop.views.format import count, percent, size, size_of
+from kvtop.views.glyphs import UNICODE, Glyphs
+from kvtop.views.rows import Role, Row
+
+_BAR = ("active", "shared", "pinned", "copying", "transfer", "cached")
+"""Order from the left; free (its first part reserved) fills the rest."""
+
+_USED = ("active", "shared", "pinned", "copying", "transfer")
+
+
+def capacity_rows(state: EngineState, width: int, glyphs: Glyphs = UNICODE) -> list[Row]:
+    """Two rows: the bar by state and the numbers; a share alone where only that is exposed."""
+    levels = _levels(state)
+    if levels is None:
+        return glyphs.rows(_share_only(state, width, glyphs))
+    counts, total = levels
+    return glyphs.rows([line(_bar(state, counts, total, width, glyphs), width), _numbers(state, counts, total, width)])
+
+
+def _levels(state: EngineState) -> tuple[dict[str, int], int] | None:
+    """Blocks by state and the pool; from the blocks themselves, else from gauges, else None."""
+    counts = state.counts()
+    if counts is not None and state.blocks is not None and state.blocks.total:
+        return counts, state.blocks.total
+    total = state.gauges.get("kv_blocks_total")
+    known = {name: state.gauges.get(f"kv_blocks_{name}") for name in ("free", "cached", "active", "shared")}
+    exposed = {name: int(value) for name, value in known.items() if value is not None}
+    if not total or "active" not in exposed:
+        return None
+    return exposed, int(total)
+
+
+def _cells(counts: list[int], total: int, width: int) -> list[int]:
+    """Shares of ``width`` cells by largest remainder; what is not zero gets a cell while there is room."""
+    exact = [min(count, total) * width / total for count in counts]
+    cells = [max(int(value), 1 if value > 0 else 0) for value in exact]
+    while sum(cells) > width:
+        cells[max(range(len(cells)), key=lambda i: cells[i] - exact[i] if cells[i] > 1 else -1.0)] -= 1
+        if max(cells) <= 1 and sum(cells) > width:
+            cells = [0] * (len(cells) - width) + [1] * width
+    rest = sorted(range(len(cells)), key=lambda i: cells[i] - exact[i])
+    for place in rest[: max(0, min(width - sum(cells), len(rest)))]:
+        if exact[place] > cells[place]:
+            cells[place] += 1
+    return cells
+
+
+def _bar(state: EngineState, counts: dict[str, int], total: int, width: int, glyphs: Glyphs) -> list[Span]:
+    names = [name for name in (*_BAR, *(n for n in counts if n not in _BAR and n != "free")) if counts.get(name)]
+    free = max(0, counts.get("free", total - sum(counts[name] for name in names)))
+    cells = _cells([*(counts[name] for name in names), free], total, max(1, width))
+    spans: list[Span] = [
+        (glyphs.state(name) * n, STATE_ROLES.get(name, Role.UNKNOWN)) for name, n in zip(names, cells, strict=False)
+    ]
+    reserved = min(cells[-1], round(state.gauges.get("kv_blocks_reserved", 0) * width / total))
+    spans.append((glyphs.state("reserved") * reserved, Role.RESERVED))
+    spans.append((glyphs.state("free") * (cells[-1] - reserved), Role.FREE))
+    return spans
+
+
+def _numbers(state: EngineState, counts: dict[str, int], total: int, width: int) -> Row:
+    used = sum(counts.get(name, 0) for name in _USED)
+    share = percent(used / total)
+    crowded = Role.BAD if used >= 0.95 * total else Role.WARN if used >= 0.8 * total else Role.STRONG
+    parts = [
+        part(
+            20,
+            (("KV used ", Role.TEXT), (f"{count(used)}/{count(total)} {share}", crowded)),
+            (("used ", Role.TEXT), (f"{count(used)}/{count(total)} {share}", crowded)),
+            ((f"{count(used)}/{count(total)} {share}", crowded),),
+            ((share, crowded),),
+        )
+    ]
+    for weight, name in ((12, "shared"), (14, "cached"), (16, "free")):
+        if name in counts:
+            parts.append(_named(weight, name, counts[name], total))
+    reserved = state.gauges.get("kv_blocks_reserved")
+    if reserved is not None:
+        parts.append(_named(15, "reserved", int(reserved), total))
+    for name in ("pinned", "copying", "transfer"):
+        if counts.get(name):
+            parts.append(_named(11, name, counts[name], total))
+    parts.append(_bytes(state, used, total))
+    return fit(parts, width)
+
+
+def _named(weight: int, name: str, number: int, total: int) -> Part:
+    role = STATE_ROLES[name]
+    short = name[:4] if len(name) > 6 else name
+    return part(
+        weight,
+        ((f"{name} ", Role.TEXT), (f"{count(number)} {percent(number / total)}", role)),
+        ((f"{name} ", Role.TEXT), (count(number), role)),
+        ((f"{short} ", Role.TEXT), (count(number), role)),
+        "",
+    )
+
+
+def _bytes(state: EngineState, used: int, total: int) -> Part:
+    geometry = state.hello.geometry if state.hello else None
+    used_bytes = state.gauges.get("kv_bytes_used")
+    if geometry is None or geometry.bytes_per_token is None or geometry.block_size is None:
+        return part(10, f"{size(used_bytes)}" if used_bytes is not None else "", "", role=Role.DIM)
+    block = geometry.bytes_per_token * geometry.block_size
+    whole = size_of(block * used if used_bytes is None else used_bytes, block * total)
+    return part(10, whole, "", role=Role.DIM)
+
+
+def _share_only(state: EngineState, width: int, glyphs: Glyphs) -> list[Row]:
+    usage = state.gauges.get("kv_usage")
+    if usage is None:
+        return [line([(not_exposed(state, "KV memory"), Role.DIM)], width), line([], width)]
+    filled = max(1 if usage > 0 else 0, min(width, round(usage * width)))
+    role = Role.BAD if usage >= 0.95 else Role.WARN if usage >= 0.8 else Role.ACTIVE
+    bar: list[Span] = [(glyphs.state("active") * filled, role), (glyphs.state("free") * (width - filled), Role.FREE)]
+    total = state.gauges.get("kv_blocks_total")
+    parts = [
+        part(9, (("KV used ", Role.TEXT), (percent(usage), role))),
+        part(5, f"of {count(total)} blocks", "") if total else part(5, ""),
+        part(7, not_exposed(state, "blocks by state"), "", role=Role.DIM),
+    ]
+    return [line(bar, width), fit(parts, width)]
