@@ -1,0 +1,43 @@
+"""Decode rows by the Triton kernel, prefill by torch. Needs a GPU, or Triton's interpreter (slow, for tests)."""
+
+import os
+
+import torch
+from torch import Tensor
+
+from engine.attention.base import AttentionError, BatchAttention, BatchLayout, DecodeRows
+from engine.attention.torch_backend import attend_bucket, prefill_buckets
+from engine.kernels.paged_decode import paged_decode
+
+
+class TritonAttention:
+    """Reads keys and values where they lie: decoding gathers nothing."""
+
+    name = "triton"
+
+    def __init__(self, device: str) -> None:
+        if torch.device(device).type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
+            raise AttentionError(
+                f"attention backend triton needs a GPU, not {device}; use torch, or set TRITON_INTERPRET=1 (slow)"
+            )
+
+    def prepare(self, layout: BatchLayout, dtype: torch.dtype) -> BatchAttention:
+        return _TritonBatch(layout, dtype)
+
+
+class _TritonBatch:
+    def __init__(self, layout: BatchLayout, dtype: torch.dtype) -> None:
+        self._decode: DecodeRows | None = layout.decode
+        self._decode_rows = len(layout.decode.lengths) if layout.decode else 0
+        self._lengths = torch.tensor(
+            layout.decode.lengths if layout.decode else [], dtype=torch.int32, device=layout.slots.device
+        )
+        self._spans = prefill_buckets(layout, dtype)
+
+    def __call__(self, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        parts = []
+        if self._decode is not None:
+            rows = query[: self._decode_rows]
+            parts.append(paged_decode(rows, keys, values, self._decode.tables, self._lengths))
+        parts += [attend_bucket(span, query[span.rows], keys, values) for span in self._spans]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)

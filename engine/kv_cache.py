@@ -1,0 +1,64 @@
+"""The memory that block tables point into: per layer, keys and values of every block in the pool."""
+
+import torch
+from torch import Tensor
+
+
+class KVCacheError(MemoryError):
+    """The pool does not fit into the device's memory; the text says how big it would be."""
+
+
+class KVCache:
+    """Keys and values as ``[blocks, block_size, kv_heads, head_size]`` for each layer, zeroed at the start.
+
+    Zeroed because attention over padded blocks multiplies unwritten slots by a weight of exactly 0, which is only 0
+    when the slot is finite. Position ``p`` of a request lies in slot ``table[p // block_size] * block_size + p %
+    block_size`` of the flattened blocks.
+    """
+
+    def __init__(
+        self,
+        *,
+        layers: int,
+        blocks: int,
+        block_size: int,
+        kv_heads: int,
+        head_size: int,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        """Raises ValueError for a size below 1 and `KVCacheError` when the device cannot hold the pool."""
+        for name, size in (("layers", layers), ("blocks", blocks), ("block_size", block_size)):
+            if size < 1:
+                raise ValueError(f"KV cache: {name} is {size}, must be at least 1")
+        self.blocks = blocks
+        self.block_size = block_size
+        self.dtype = dtype
+        self.bytes_per_token = kv_bytes_per_token(layers, kv_heads, head_size, dtype)
+        try:
+            self._memory = torch.zeros((layers, 2, blocks, block_size, kv_heads, head_size), dtype=dtype, device=device)
+        except RuntimeError:
+            raise KVCacheError(
+                f"a KV pool of {blocks} blocks needs {self.total_bytes / 2**30:.1f} GiB, which {device} does not have; "
+                "ask for fewer blocks"
+            ) from None
+        self._layers = [(layer[0], layer[1]) for layer in self._memory]
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of the whole pool."""
+        return self.blocks * self.block_size * self.bytes_per_token
+
+    @property
+    def dtype_name(self) -> str:
+        """``float32``, ``bfloat16``, …"""
+        return str(self.dtype).removeprefix("torch.")
+
+    def layer(self, number: int) -> tuple[Tensor, Tensor]:
+        """Keys and values of one layer, views to be read and written in place."""
+        return self._layers[number]
+
+
+def kv_bytes_per_token(layers: int, kv_heads: int, head_size: int, dtype: torch.dtype) -> int:
+    """Bytes that the keys and values of one token take over all layers."""
+    return layers * 2 * kv_heads * head_size * dtype.itemsize

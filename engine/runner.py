@@ -1,0 +1,64 @@
+"""Runs one batch on the model: implements `engine.batch.Runner`."""
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from engine.attention.base import AttentionBackend, lay_out
+from engine.batch import BatchItem, StepOutput
+from engine.kv_cache import KVCache
+from engine.model import Decoder
+from engine.sampler import Draw, Sampler
+
+
+class ModelRunner:
+    """A model, its KV cache, an attention backend and a sampler. Knows requests by their tokens and tables only."""
+
+    def __init__(
+        self, decoder: Decoder, cache: KVCache, attention: AttentionBackend, *, seed: int | None = None
+    ) -> None:
+        """``seed`` serves the requests that bring none; drawn by chance when None."""
+        self.decoder = decoder
+        self.cache = cache
+        self.attention = attention
+        self.sampler = Sampler(seed)
+
+    def run(self, items: Sequence[BatchItem]) -> StepOutput:
+        """Write the KV of every item and sample where asked.
+
+        Raises ValueError for an item outside its block table, its known tokens or the model's context, before anything
+        is written; `engine.sampler.SamplerError` when the logits are not finite.
+        """
+        if not items:
+            return StepOutput([])
+        began = time.perf_counter()
+        self._check(items)
+        device = self.decoder.device
+        layout = lay_out(items, self.cache.block_size, device)
+        tokens = np.concatenate([_tokens(items[i]) for i in layout.order])
+        logits = self.decoder.forward(torch.from_numpy(tokens).to(device), layout, self.cache, self.attention)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        computed = time.perf_counter()
+        draws = [
+            Draw(item.request.sampling, item.request.num, item.start + item.count) for item in items if item.samples
+        ]
+        sampled = self.sampler.sample(logits, draws)
+        return StepOutput(sampled, (computed - began) * 1e3, (time.perf_counter() - computed) * 1e3)
+
+    def _check(self, items: Sequence[BatchItem]) -> None:
+        context = self.decoder.config.context
+        for item in items:
+            request, end = item.request, item.start + item.count
+            if end > len(request.token_ids):
+                raise ValueError(f"request {request.id}: asked for {end} tokens, {len(request.token_ids)} are known")
+            if end > context:
+                raise ValueError(f"request {request.id}: position {end - 1} is outside the context of {context} tokens")
+            if max(request.block_table, default=0) >= self.cache.blocks or min(request.block_table, default=0) < 0:
+                raise ValueError(f"request {request.id}: its block table names a block outside the pool")
+
+
+def _tokens(item: BatchItem) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    return np.asarray(item.request.token_ids[item.start : item.start + item.count], dtype=np.int64)
