@@ -56,7 +56,8 @@ def require_engine() -> None:
     for module in ("engine", "torch", "gguf", "tokenizers"):
         if importlib.util.find_spec(module) is None:
             raise UserError(
-                f"kvtop's own engine is not installed (no module {module})", 'install it: pip install "kvtop-live[engine]"'
+                f"kvtop's own engine is not installed (no module {module})",
+                'install it: pip install "kvtop-live[engine]"',
             )
 
 

@@ -53,7 +53,11 @@ def _size(text: str) -> tuple[int, int]:
 
 def _engine_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "-e", "--engine", metavar="NAME|SOCKET", default=argparse.SUPPRESS, help="which engine; default: the only live one"
+        "-e",
+        "--engine",
+        metavar="NAME|SOCKET",
+        default=argparse.SUPPRESS,
+        help="which engine; default: the only live one",
     )
 
 

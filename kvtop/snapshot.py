@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from kvtop import __version__
 from kvtop.errors import UserError
@@ -284,7 +285,7 @@ def block_runs(blocks: BlockArrays) -> list[list[int]]:
     """The pool as run lengths, as in a keyframe: ``start, count, state, owner, refs, fill, tier, group``."""
     if not blocks.total:
         return []
-    columns = [blocks.state, blocks.owner, blocks.refs, blocks.fill, blocks.tier, blocks.group]
+    columns: list[npt.NDArray[Any]] = [blocks.state, blocks.owner, blocks.refs, blocks.fill, blocks.tier, blocks.group]
     differs = np.zeros(blocks.total - 1, dtype=np.bool_)
     for column in columns:
         differs |= column[1:] != column[:-1]

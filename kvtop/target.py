@@ -83,7 +83,11 @@ def _others() -> str:
 
 def _chosen(alive: list[Found]) -> Found:
     for number, found in enumerate(alive, 1):
-        model = "" if found.hello is None else f"  {one_line(found.hello.engine.kind, 20)}  {one_line(found.hello.model.name, 40)}"
+        model = (
+            ""
+            if found.hello is None
+            else f"  {one_line(found.hello.engine.kind, 20)}  {one_line(found.hello.model.name, 40)}"
+        )
         print(f"{number:3}  {found.name}{model}")
     while True:
         try:

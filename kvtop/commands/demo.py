@@ -1,15 +1,16 @@
 """``kvtop demo``: the engine as a child with a workload, and the screen; leaving the screen ends both."""
 
 import argparse
-import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from kvtop.child import EngineChild, Ready, require_engine, signal_name
-from kvtop.errors import UserError
+from kvtop.errors import UserError, one_line
 from kvtop.progress import ProgressLine
 from kvtop.protocol.places import observe_path, socket_folder, valid_name
+from kvtop.table import number, printable
 from kvtop.tty import Terminated, require_screen, restored, signals_raise
 
 
@@ -59,7 +60,8 @@ def _folder_for(name: str) -> Path:
     folder = socket_folder(create=True)
     if is_live(observe_path(folder, name)):
         raise UserError(
-            f"an engine named {name} is running", f"watch it: kvtop attach {name}; or start one more: kvtop demo --name {name}2"
+            f"an engine named {name} is running",
+            f"watch it: kvtop attach {name}; or start one more: kvtop demo --name {name}2",
         )
     return folder
 
@@ -77,14 +79,34 @@ def _watch_screen(child: EngineChild, ready: Ready, options: argparse.Namespace)
 
 
 def _watch_once(child: EngineChild, ready: Ready, options: argparse.Namespace) -> int:
+    from kvtop.snapshot import dumps, snapshot_document
     from kvtop.sources.socket import SocketSource
     from kvtop.watch import watch
-    from kvtop.snapshot import dumps, snapshot_document, summary
 
-    source = SocketSource(ready.socket)
-    state = watch(source, options.seconds, keep_going=lambda: child.exit_code is None)
+    state = watch(SocketSource(ready.socket), options.seconds, keep_going=lambda: child.exit_code is None)
     if child.exit_code is not None:
         raise UserError(f"the engine did not last {options.seconds:g} s: {child.obituary()}", f"its log: {child.log}")
-    document = snapshot_document(state, time.time(), state.mono_now())
-    sys.stdout.write(dumps(document) if options.json else summary(document))
+    document = snapshot_document(state, time.time(), time.monotonic())
+    sys.stdout.write(dumps(document) if options.json else _summary(document))
     return 1 if document["ledger_violations"] else 0
+
+
+_SUMMARY = (
+    ("iteration", "iterations"),
+    ("kv_blocks_total", "KV blocks"),
+    ("kv_blocks_free", "of them free"),
+    ("active_sequences", "requests running"),
+    ("waiting_sequences", "requests waiting"),
+    ("admissions", "admissions"),
+    ("preemptions", "preemptions"),
+    ("evictions", "evictions"),
+    ("prefix_cache_hits", "prompt tokens from the prefix cache"),
+    ("ledger_violations", "ledger violations"),
+)
+
+
+def _summary(document: dict[str, Any]) -> str:
+    """A few lines for a person; programs ask for --json."""
+    lines = [one_line(f"{document['model']['name']} on {document['device']}: {document['workload'] or 'no workload'}")]
+    lines += [f"{number(document[name]):>10}  {label}" for name, label in _SUMMARY]
+    return printable("\n".join(lines)) + "\n"

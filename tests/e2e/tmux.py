@@ -31,7 +31,20 @@ class Tmux:
     def start(self) -> None:
         """A plain shell; the command under test is typed into it, so that what it leaves behind can be seen."""
         columns, rows = self.size
-        self._tmux("new-session", "-d", "-x", str(columns), "-y", str(rows), "env", "PS1=$ ", "HISTFILE=", "bash", "--norc", "-i")
+        self._tmux(
+            "new-session",
+            "-d",
+            "-x",
+            str(columns),
+            "-y",
+            str(rows),
+            "env",
+            "PS1=$ ",
+            "HISTFILE=",
+            "bash",
+            "--norc",
+            "-i",
+        )
         self._tmux("set-option", "-g", "escape-time", "0")
         self._tmux("set-option", "-g", "remain-on-exit", "on")
 

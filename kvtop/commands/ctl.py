@@ -1,0 +1,151 @@
+"""``kvtop ctl``: one command to an engine, and its answer with the iteration at which it took effect."""
+
+import argparse
+import json
+import os
+import sys
+from typing import Any
+
+from kvtop.errors import UserError, one_line
+from kvtop.protocol import (
+    Abort,
+    Command,
+    Hello,
+    Pause,
+    PolicyAxis,
+    PolicyValue,
+    Preempt,
+    Reply,
+    RequestKeyframe,
+    ResetPrefixCache,
+    Resume,
+    SetPolicy,
+)
+from kvtop.sources.control import ControlClient, ControlError
+from kvtop.sources.discover import Found
+from kvtop.sources.socket import SocketSource
+from kvtop.table import printable, table
+from kvtop.target import control_of, find_engine
+from kvtop.watch import watch
+
+SCHEMA_POLICIES = "kvtop.policies/1"
+SCHEMA_REPLY = "kvtop.reply/1"
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.verb == "set":
+        _pairs(options.changes)  # what is no pair is wrong whatever engine it is for
+    found = find_engine(options.engine)
+    if options.verb == "policies":
+        return _policies(found, options)
+    command = _command(options, found.hello)
+    try:
+        reply = ControlClient(control_of(found.path)).send(command, options.timeout)
+    except ControlError as error:
+        raise UserError(f"engine {found.name}: {one_line(error)}") from None
+    if options.json:
+        print(json.dumps({"schema": SCHEMA_REPLY, "engine": found.name, **reply.model_dump(exclude={"type"})}))
+        return 0 if reply.ok else 1
+    if not reply.ok:
+        raise UserError(f"engine {found.name} refused: {reply.message or 'no reason given'}")
+    print(printable(_answer(found.name, reply)))
+    return 0
+
+
+def _answer(name: str, reply: Reply) -> str:
+    when = "" if reply.iteration is None else f" (from iteration {reply.iteration})"
+    lines = [f"{name}: {one_line(reply.message, 1000) or 'done'}{when}"]
+    return "\n".join([*lines, *(f"  {one_line(effect, 1000)}" for effect in reply.effects)])
+
+
+def _command(options: argparse.Namespace, hello: Hello | None) -> Command:
+    id = f"ctl-{os.getpid()}"
+    match options.verb:
+        case "set":
+            axes = {} if hello is None else {axis.name: axis for axis in hello.axes}
+            changes = {name: typed(axes.get(name), text) for name, text in _pairs(options.changes).items()}
+            return SetPolicy(id=id, changes=changes, transition=options.transition, dry_run=options.dry_run)
+        case "abort":
+            return Abort(id=id, request=_request(options.request))
+        case "preempt":
+            return Preempt(id=id, request=_request(options.request))
+        case "pause":
+            return Pause(id=id)
+        case "resume":
+            return Resume(id=id)
+        case "reset-prefix-cache":
+            return ResetPrefixCache(id=id)
+        case _:
+            return RequestKeyframe(id=id)
+
+
+def _pairs(settings: list[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not (equals and name and value):
+            raise UserError(f"{setting!r} is not AXIS=VALUE", "axes and their choices: kvtop ctl policies", code=2)
+        if name in pairs:
+            raise UserError(f"{name} is set twice", code=2)
+        pairs[name] = value
+    return pairs
+
+
+_BOOLEANS = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
+
+
+def typed(axis: PolicyAxis | None, text: str) -> PolicyValue:
+    """``text`` as the axis' kind of value; as it is where it is none, so that the engine refuses it in its own words."""
+    try:
+        if axis is not None and axis.kind == "bool":
+            return _BOOLEANS.get(text.lower(), text)
+        if axis is not None and axis.kind == "int":
+            return int(text)
+        if axis is not None and axis.kind == "float" and text.lower().lstrip("+-") not in ("nan", "inf", "infinity"):
+            return float(text)
+    except ValueError:
+        pass
+    return text
+
+
+def _request(text: str) -> int | str:
+    return int(text) if text.isdecimal() and len(text) <= 18 else text
+
+
+def _policies(found: Found, options: argparse.Namespace) -> int:
+    state = watch(SocketSource(found.path), 0.0, answer_within=options.timeout)
+    axes = [] if state.hello is None else state.hello.axes
+    if options.json:
+        facts = [axis.model_dump() | {"current": state.policy.get(axis.name)} for axis in axes]
+        document = {"schema": SCHEMA_POLICIES, "engine": found.name, "iteration": state.iteration, "axes": facts}
+        print(json.dumps(document, indent=1, allow_nan=False))
+    elif not axes:
+        print(f"engine {found.name} has no policies that could be changed", file=sys.stderr)
+    else:
+        print(table(("AXIS", "NOW", "CHOICES"), [_axis_row(axis, state.policy.get(axis.name)) for axis in axes]))
+    return 0
+
+
+def _axis_row(axis: PolicyAxis, current: PolicyValue | None) -> list[str]:
+    return [axis.name, show(current), choices(axis)]
+
+
+def show(value: Any) -> str:
+    """A policy's value as it is typed."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def choices(axis: PolicyAxis) -> str:
+    """What may be typed for an axis."""
+    if axis.kind == "choice":
+        return ", ".join(axis.choices)
+    if axis.kind == "bool":
+        return "on, off"
+    low = "…" if axis.minimum is None else f"{axis.minimum:g}"
+    high = "…" if axis.maximum is None else f"{axis.maximum:g}"
+    unit = f" {axis.unit}" if axis.unit else ""
+    return f"{low} to {high}{unit}"

@@ -1,0 +1,51 @@
+"""``kvtop snapshot``: one JSON file of what an engine is doing, and an SVG of the screen beside it."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from kvtop.errors import UserError, one_line
+from kvtop.snapshot import default_stem, dumps, save, snapshot_document
+from kvtop.sources.socket import SocketSource
+from kvtop.target import find_engine
+from kvtop.watch import watch
+
+
+def run(options: argparse.Namespace) -> int:
+    target = _output(options)
+    if target is not None and target.exists():
+        raise UserError(f"{target} exists", "give another name: kvtop snapshot FILE")
+    found = find_engine(options.engine)
+    state = watch(SocketSource(found.path), options.watch)
+    wall = time.time()
+    document = snapshot_document(state, wall, time.monotonic())
+    if target is None and _to_stdout(options):
+        sys.stdout.write(dumps(document))
+        return 0
+    svg = None
+    if not options.no_svg:
+        from kvtop.picture import screen_svg
+
+        svg = screen_svg(state, options.size)
+    path = target or Path(f"{default_stem(found.name, wall)}.json")
+    for written in save(document, path, svg):
+        print(written)
+    return 0
+
+
+def _to_stdout(options: argparse.Namespace) -> bool:
+    return "-" in (options.file, options.output)
+
+
+def _output(options: argparse.Namespace) -> Path | None:
+    """The file that was asked for; None for stdout and where the name is ours to choose."""
+    if options.file is not None and options.output is not None:
+        raise UserError("FILE was given twice", "kvtop snapshot FILE   or   kvtop snapshot -o FILE", code=2)
+    name = options.file if options.file is not None else options.output
+    if name is None or name == "-":
+        return None
+    if not name or not one_line(name):
+        raise UserError("the file's name is empty", "kvtop snapshot FILE", code=2)
+    path = Path(name)
+    return path if path.suffix == ".json" else path.with_name(path.name + ".json")
