@@ -1,0 +1,212 @@
+"""What the screen should show, what the terminal shows, and the shortest bytes from one to the other."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from kvtop.term.look_table import BLOCK_LOOK, UNKNOWN, LookTable
+from kvtop.term.palette import LOOK_SHIFT
+from kvtop.term.sgr import PLAIN, Look, switch
+from kvtop.term.strip import BLANK, Cells
+
+GROUPED_MOST: Final = 400
+"""Above this many runs neighbours share looks anyway, and encoding twice costs more than it saves."""
+
+GAP_MOST: Final = 8
+"""Unchanged cells worth looking at for writing them again instead of moving over them."""
+
+_CODE = (1 << LOOK_SHIFT) - 1
+
+
+class Run(NamedTuple):
+    """Neighbouring changed cells of one look; look None is blanks, which go with any look that paints only ink."""
+
+    y: int
+    x: int
+    look: int | None
+    text: str
+
+
+class CellBuffer:
+    """Two screens of cells: ``put`` writes to the wanted one, ``flush`` encodes how it differs from the shown one.
+
+    The shown screen is what the terminal holds if it has drawn all that `flush` returned. Both start unknown; cells
+    that nobody has put are left alone.
+    """
+
+    def __init__(self, width: int, height: int, table: LookTable) -> None:
+        self.width = width
+        self.height = height
+        self.table = table
+        self._wanted = np.full((height, width), UNKNOWN, dtype=np.uint32)
+        self._shown = np.full((height, width), UNKNOWN, dtype=np.uint32)
+        self._dirty: set[int] = set()
+
+    @property
+    def dirty(self) -> bool:
+        """Whether rows wait for a `flush`; it may still find that they are as shown."""
+        return bool(self._dirty)
+
+    def put(self, y: int, x: int, cells: Cells) -> None:
+        """Sets the wanted cells of row ``y`` from column ``x``; what lies outside the screen is cut off."""
+        if 0 <= y < self.height and 0 <= x < self.width:
+            self._wanted[y, x : x + len(cells)] = cells[: self.width - x]
+            self._dirty.add(y)
+
+    def distrust(self, y: int | None = None, x: int = 0, width: int | None = None) -> None:
+        """Takes what the terminal shows (of the whole screen, or of part of a row) as unknown: it is sent again."""
+        if y is None:
+            self._shown.fill(UNKNOWN)
+            self._dirty.update(range(self.height))
+        else:
+            self._shown[y, x : None if width is None else x + width] = UNKNOWN
+            self._dirty.add(y)
+
+    def forget(self) -> None:
+        """Takes the wanted screen as unknown too, for when somebody else has painted."""
+        self._wanted.fill(UNKNOWN)
+        self._shown.fill(UNKNOWN)
+        self._dirty.clear()
+
+    def flush(self) -> str:
+        """What to send so that the terminal shows the wanted screen; empty when it does.
+
+        It starts and ends in the plain look and may leave the cursor anywhere.
+        """
+        blocks: list[str] = []
+        runs: list[Run] = []
+        rows: dict[int, list[int]] = {}
+        for y in sorted(self._dirty):
+            wanted, shown = self._wanted[y], self._shown[y]
+            changed = np.flatnonzero((wanted != shown) & (wanted != UNKNOWN))
+            if not changed.size:
+                continue
+            if int(wanted[changed].max()) >> LOOK_SHIFT >= BLOCK_LOOK:
+                blocks.extend(self._blocks(y, wanted, shown, changed))
+                changed = np.flatnonzero((wanted != shown) & (wanted != UNKNOWN))
+            rows[y] = wanted.tolist()
+            runs.extend(_runs(y, wanted, changed))
+            shown[changed] = wanted[changed]
+        self._dirty.clear()
+        if not runs:
+            return "".join(blocks)
+        text = self._encode(runs, rows)
+        if 4 < len(runs) <= GROUPED_MOST:
+            text = min(text, self._encode(_by_look(runs, self.table.look), rows), key=_bytes)
+        return "".join(blocks) + text
+
+    def _blocks(self, y: int, wanted: Cells, shown: Cells, changed: np.ndarray) -> Iterable[str]:
+        """Paints the blocks among the changed cells, and notes what that has put on the terminal's row."""
+        cells = np.unique(wanted[changed]).tolist()
+        for cell in cells:
+            if cell >> LOOK_SHIFT == BLOCK_LOOK:
+                x, width, text = self.table.blocks[cell & _CODE]
+                shown[x : x + width] = cell
+                yield f"\x1b[{y + 1};{x + 1}H{text}"
+
+    def _encode(self, runs: Sequence[Run], rows: dict[int, list[int]]) -> str:
+        out: list[str] = []
+        look = PLAIN
+        at_y = at_x = -1
+        for y, x, number, text in runs:
+            if at_y != y or at_x != x:
+                step = _move(at_y, at_x, y, x)
+                if y == at_y and 0 < x - at_x <= GAP_MOST:
+                    step = self._bridge(rows[y][at_x:x], look, step)
+                out.append(step)
+            if number is None:
+                if not look.leaves_blanks_alone:
+                    out.append("\x1b[m")
+                    look = PLAIN
+            else:
+                new = self.table.looks[number]
+                if new != look:
+                    out.append(switch(look, new))
+                    look = new
+            out.append(text)
+            at_y, at_x = y, x + len(text)
+            if at_x >= self.width:
+                # Behind the last column terminals differ in where the cursor is.
+                at_y = at_x = -1
+        out.append(switch(look, PLAIN))
+        return "".join(out)
+
+    def _bridge(self, gap: list[int], look: Look, step: str) -> str:
+        """Unchanged cells as text where that is shorter than the cursor movement ``step`` over them."""
+        codes: list[int] = []
+        for cell in gap:
+            number = cell >> LOOK_SHIFT
+            if cell == BLANK:
+                if not look.leaves_blanks_alone:
+                    return step
+            elif number >= BLOCK_LOOK or self.table.looks[number] != look:
+                return step
+            codes.append(cell & _CODE)
+        text = "".join(map(chr, codes))
+        return text if _bytes(text) <= len(step) else step
+
+
+def _runs(y: int, wanted: Cells, changed: np.ndarray) -> list[Run]:
+    if not changed.size:
+        return []
+    cells = wanted[changed]
+    looks = (cells >> LOOK_SHIFT).astype(np.int64)
+    looks[cells == BLANK] = -1
+    breaks = np.flatnonzero((np.diff(changed) != 1) | (np.diff(looks) != 0)) + 1
+    starts = [0, *breaks.tolist()]
+    text = (cells & _CODE).tobytes().decode("utf-32-le")
+    columns = changed[starts].tolist()
+    numbers = looks[starts].tolist()
+    return [
+        Run(y, x, None if number < 0 else number, text[start:end])
+        for x, number, start, end in zip(columns, numbers, starts, [*starts[1:], len(text)], strict=True)
+    ]
+
+
+def _by_look(runs: Iterable[Run], look: Callable[[int], Look]) -> list[Run]:
+    """The runs ordered by look, then by place: one switch of look a group, more cursor movements."""
+    groups: dict[Look | None, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(None if run.look is None else look(run.look), []).append(run)
+    blanks = groups.pop(None, [])
+    hosts = [key for key in groups if key is not None and key.leaves_blanks_alone]
+    if blanks:
+        host = max(hosts, key=lambda key: len(groups[key]), default=PLAIN)
+        groups[host] = sorted([*groups.get(host, []), *blanks])
+    order = sorted((key for key in groups if key is not None), key=lambda key: (key.attrs, key.bg, key.fg))
+    return [run for key in order for run in groups[key]]
+
+
+def _move(at_y: int, at_x: int, y: int, x: int) -> str:
+    """The shortest cursor movement from one place (-1 if unknown) to another."""
+    if y == 0 and x == 0:
+        return "\x1b[H"
+    best = f"\x1b[{y + 1}H" if x == 0 else f"\x1b[{y + 1};{x + 1}H"
+    if at_y < 0:
+        return best
+    column = _along(at_x, x)
+    if at_y == y:
+        return column if len(column) < len(best) else best
+    down = y - at_y
+    row = f"\x1b[{abs(down) if abs(down) > 1 else ''}{'B' if down > 0 else 'A'}"
+    return row + column if len(row) + len(column) < len(best) else best
+
+
+def _along(at_x: int, x: int) -> str:
+    distance = x - at_x
+    if distance == 0:
+        return ""
+    if distance > 0:
+        forward = f"\x1b[{distance if distance > 1 else ''}C"
+        absolute = f"\x1b[{x + 1}G"
+        return forward if len(forward) <= len(absolute) else absolute
+    if distance >= -3:
+        return "\b" * -distance
+    back = f"\x1b[{-distance}D"
+    absolute = f"\x1b[{x + 1}G" if x else "\r"
+    return back if len(back) < len(absolute) else absolute
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())

@@ -1,0 +1,34 @@
+"""What a process sets for the screen: Textual's environment before it is imported, the collector after mounting."""
+
+import gc
+import os
+from collections.abc import Mapping, MutableMapping
+from typing import Final
+
+DEFAULTS: Final[Mapping[str, str]] = {
+    # Paints are spread over frames of 1/120 s: a key press is answered within 8 ms, and an idle screen costs nothing.
+    "TEXTUAL_FPS": "120",
+    # Animations and smooth scrolling flood a slow link with frames that nobody reads. Without smooth scrolling Textual
+    # also uses SIGWINCH and cell coordinates, which multiplexers report correctly (pixel coordinates they do not).
+    "TEXTUAL_ANIMATIONS": "none",
+    "TEXTUAL_SMOOTH_SCROLL": "0",
+}
+"""Settings Textual reads while it is imported. What the user set stays."""
+
+
+def prepare_environment(environ: MutableMapping[str, str] | None = None) -> None:
+    """Sets `DEFAULTS` where the user has set nothing. Call it before anything imports Textual."""
+    target = os.environ if environ is None else environ
+    for name, value in DEFAULTS.items():
+        target.setdefault(name, value)
+
+
+def settle_gc() -> None:
+    """Takes what exists now out of the garbage collector's sight and makes collections rare.
+
+    A mounted widget tree is tens of thousands of objects that live until the end; without this every collection walks
+    them, about a third of the screen's CPU time. Call it once, after the first paint.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)

@@ -1,0 +1,292 @@
+"""An app that sends only the cells that differ from what the terminal already shows.
+
+Textual repaints a dirty line from the widget's left edge, every segment with its own escape sequences; 64 changed
+cells of a map cost it tens of kilobytes. Here its updates are put into a `CellBuffer`, and what differs is sent:
+about a hundredth of the bytes, whatever widget asked for the repaint.
+
+This is the one module that relies on Textual's private parts (`App._display`, the compositor's updates, the writer
+thread). `selftest` checks them at start, and any surprise later falls back to Textual's own painting.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from rich.console import Console, RenderableType
+from rich.control import Control
+from textual import events
+from textual._compositor import ChopsUpdate, LayoutUpdate
+from textual.app import App
+from textual.filter import LineFilter, NoColor
+from textual.screen import Screen
+from textual.theme import Theme
+
+from kvtop.term import selftest
+from kvtop.term.absorb import absorb
+from kvtop.term.cell_buffer import CellBuffer
+from kvtop.term.depth import ColourDepth, detect
+from kvtop.term.frame_clock import FrameClock
+from kvtop.term.governor import BACKLOG_LIMIT, Governor
+from kvtop.term.look_table import LookTable, TableFull
+from kvtop.term.palette import Palette
+
+SYNC_START: Final = "\x1b[?2026h"
+SYNC_END: Final = "\x1b[?2026l"
+
+HEAL_EVERY: Final = 0.25
+"""Seconds between two pieces sent again in case something else wrote to the terminal; only while frames are drawn."""
+
+HEAL_CELLS: Final = 50
+"""Cells in such a piece: about 50 bytes a frame at 20 frames/s, and a 200x50 screen is healed in 50 s."""
+
+DRAIN_POLL: Final = 0.05
+"""Seconds between looks at whether a terminal that was behind can take a frame again."""
+
+FAULTS_MOST: Final = 3
+"""Falls back to Textual's painting for good after as many faults."""
+
+BLURRED_FPS: Final = 5.0
+"""A terminal without the focus may well be in sight, next to the one that has it."""
+
+Result = TypeVar("Result")
+
+
+class FrontBufferApp(App[Result], Generic[Result]):
+    """A Textual app with a palette for its terminal, a front buffer, a governor and a frame clock.
+
+    Args:
+        depth: Colours of the terminal; None asks the environment (see `kvtop.term.depth.detect`, and its ValueError).
+        kwargs: As for `textual.app.App`.
+
+    Attributes:
+        depth: Colours of the terminal.
+        palette: How roles look; for panels.
+        governor: The frame rate and the reason for it.
+        faults: How often painting fell back to Textual's own.
+        stock_reason: Why Textual's own painting is used throughout; empty when it is not.
+    """
+
+    def __init__(self, *, depth: ColourDepth | None = None, **kwargs: Any) -> None:
+        self.depth = detect(os.environ, sys.stdout.isatty()) if depth is None else depth
+        self.palette = Palette(self.depth)
+        self.governor = Governor()
+        self.faults = 0
+        self.stock_reason = ""
+        self._clock: FrameClock | None = None
+        self._buffer: CellBuffer | None = None
+        self._suspended = False
+        self._repaint_due = False
+        self._drain_armed = False
+        self._healed_at = time.monotonic()
+        self._heal_at = 0
+        # The terminal's own sixteen colours and paper for what Textual draws: short sequences, readable on light paper,
+        # and the one kind of theme in which colour can be left out altogether. It has to be known before Textual picks
+        # its filters; a theme set later is filtered to greys, or to black on black.
+        super().__init__(ansi_color=True, **kwargs)
+        self.stock_reason = selftest.problem_of(self)
+        self.theme = "ansi-dark"
+        self.no_color = self.depth is ColourDepth.NONE
+        self.console = _console(self.console, self.depth)
+
+    # What the rest of kvtop calls
+
+    def start_clock(self, on_tick: Callable[[float, bool], None]) -> FrameClock:
+        """Starts the frame clock (see `FrameClock`), slowed while unfocused and stopped while suspended."""
+        self._clock = FrameClock(
+            on_tick, governor=self.governor, backlog=self.writer_backlog, on_error=self._handle_exception
+        )
+        self._clock.start()
+        return self._clock
+
+    @property
+    def clock(self) -> FrameClock | None:
+        """The frame clock, once started."""
+        return self._clock
+
+    def writer_backlog(self) -> int:
+        """Frames that wait for the terminal, one that is held back included."""
+        return self._queued() + bool(self._repaint_due)
+
+    def redraw(self) -> None:
+        """Sends the whole screen again, for when something else has written on it."""
+        if self._buffer is not None and not self.stock_reason:
+            self._buffer.distrust()
+            self._send()
+        elif self.screen_stack:
+            self.screen.refresh()
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return [NoColor()] if self.depth is ColourDepth.NONE else []
+
+    # What Textual calls
+
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        if renderable is None or self._batch_count or not self._paints():
+            super()._display(screen, renderable)
+            return
+        if self.stock_reason or not isinstance(renderable, ChopsUpdate | LayoutUpdate):
+            self._display_stock(screen, renderable)
+            return
+        try:
+            self._absorb(renderable)
+            self._heal()
+            self._send()
+        except Exception as error:
+            self._fault(error)
+            self._display_stock(screen, renderable)
+            return
+        self.post_display_hook()
+
+    def on_mount(self) -> None:
+        self.app_suspend_signal.subscribe(self, self._suspend, immediate=True)
+        self.app_resume_signal.subscribe(self, self._resume, immediate=True)
+        self.theme_changed_signal.subscribe(self, self._repaint_theme)
+
+    def on_resize(self, event: events.Resize) -> None:
+        # Even at the same size: the terminal may have wrapped, cut or cleared what it showed.
+        if self._buffer is not None:
+            self._buffer.distrust()
+
+    def on_app_blur(self, event: events.AppBlur) -> None:
+        if self._clock is not None:
+            self._clock.limit("blurred", BLURRED_FPS)
+
+    def on_app_focus(self, event: events.AppFocus) -> None:
+        if self._clock is not None:
+            self._clock.limit("blurred", None)
+
+    async def on_unmount(self) -> None:
+        if self._clock is not None:
+            await self._clock.stop()
+
+    # Painting
+
+    def _paints(self) -> bool:
+        """Whether Textual would write to a terminal now, at fixed places of it."""
+        driver = self._driver
+        return (
+            driver is not None and not driver.is_inline and self._running and not self._closed and not self.is_headless
+        )
+
+    def _absorb(self, update: ChopsUpdate | LayoutUpdate) -> None:
+        try:
+            absorb(self._sized_buffer(), update, self.console)
+        except TableFull:
+            # Thousands of looks on, most of them long gone. Numbers start again, and so does the screen.
+            self._buffer = None
+            self.call_later(self.screen.refresh)
+            absorb(self._sized_buffer(), update, self.console)
+
+    def _sized_buffer(self) -> CellBuffer:
+        width, height = self.screen.outer_size
+        buffer = self._buffer
+        if buffer is None or (buffer.width, buffer.height) != (width, height):
+            table = LookTable(self.palette) if buffer is None else buffer.table
+            self._buffer = buffer = CellBuffer(width, height, table)
+        if buffer.table.palette is not self.palette:
+            self._buffer = buffer = CellBuffer(width, height, LookTable(self.palette))
+        return buffer
+
+    def _send(self) -> None:
+        """Writes what differs as one piece, or leaves it for later while the terminal is behind."""
+        buffer, driver = self._buffer, self._driver
+        if buffer is None or driver is None or self._hold_back():
+            return
+        text = buffer.flush()
+        cursor = self.screen.outer_size.clamp_offset(self.cursor_position)
+        if text or cursor != self._previous_cursor_position:
+            text += Control.move_to(*cursor).segment.text
+            self._previous_cursor_position = cursor
+            driver.write(SYNC_START + text + SYNC_END if self._sync_available else text)
+            driver.flush()
+
+    def _heal(self) -> None:
+        now = time.monotonic()
+        buffer = self._buffer
+        if buffer is None or now - self._healed_at < HEAL_EVERY:
+            return
+        self._healed_at = now
+        pieces = -(-buffer.width // HEAL_CELLS)
+        y, piece = divmod(self._heal_at % (pieces * buffer.height), pieces)
+        buffer.distrust(y, piece * HEAL_CELLS, HEAL_CELLS)
+        self._heal_at += 1
+
+    # A terminal that does not keep up
+
+    def _queued(self) -> int:
+        """Writes that the terminal has not taken yet. Textual's queue holds 30 and then blocks the event loop."""
+        writer = getattr(self._driver, "_writer_thread", None)
+        return 0 if writer is None else int(writer._queue.qsize())
+
+    def _hold_back(self) -> bool:
+        if self._suspended or self._queued() >= BACKLOG_LIMIT:
+            self._repaint_due = True
+            if not self._drain_armed and not self._suspended:
+                self._drain_armed = True
+                self.set_timer(DRAIN_POLL, self._drain)
+            return True
+        self._repaint_due = False
+        return False
+
+    def _drain(self) -> None:
+        self._drain_armed = False
+        if not self._repaint_due or self._hold_back():
+            return
+        if self._buffer is None or self.stock_reason:
+            self.screen.refresh()
+        else:
+            self._send()
+
+    # Painting as Textual does it
+
+    def _display_stock(self, screen: Screen[Any], renderable: RenderableType) -> None:
+        if self._buffer is not None:
+            self._buffer.forget()
+        if self._hold_back():
+            self.post_display_hook()
+        else:
+            super()._display(screen, renderable)
+
+    def _fault(self, error: Exception) -> None:
+        self.faults += 1
+        self.log.error(f"front buffer: {error!r}")
+        if self.faults >= FAULTS_MOST:
+            self.stock_reason = f"{type(error).__name__} while painting"
+        self._buffer = None
+        self.call_later(self.screen.refresh)
+
+    # Changes of the whole screen
+
+    def _suspend(self, _: App[Any]) -> None:
+        self._suspended = True
+        if self._clock is not None:
+            self._clock.limit("suspended", 0)
+
+    def _resume(self, _: App[Any]) -> None:
+        self._suspended = False
+        if self._clock is not None:
+            self._clock.limit("suspended", None)
+        self.redraw()
+
+    def _repaint_theme(self, _: Theme) -> None:
+        if self._buffer is not None:
+            self._buffer.distrust()
+
+
+def _console(like: Console, depth: ColourDepth) -> Console:
+    """Textual's console at our colour depth, for what Textual paints itself."""
+    system = {ColourDepth.TRUECOLOR: "truecolor", ColourDepth.INDEXED: "256"}.get(depth, "standard")
+    return Console(
+        color_system=system,  # type: ignore[arg-type]
+        file=like.file,
+        markup=True,
+        highlight=False,
+        emoji=False,
+        legacy_windows=False,
+        force_terminal=True,
+        safe_box=False,
+        soft_wrap=False,
+        _environ={},
+    )
