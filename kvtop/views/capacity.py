@@ -37,17 +37,16 @@ def _levels(state: EngineState) -> tuple[dict[str, int], int] | None:
 
 
 def _cells(counts: list[int], total: int, width: int) -> list[int]:
-    """Shares of ``width`` cells by largest remainder; what is not zero gets a cell while there is room."""
+    """Shares of ``width`` cells: what is not zero gets at least one, the largest gives way, remainders fill up."""
     exact = [min(count, total) * width / total for count in counts]
     cells = [max(int(value), 1 if value > 0 else 0) for value in exact]
     while sum(cells) > width:
-        cells[max(range(len(cells)), key=lambda i: cells[i] - exact[i] if cells[i] > 1 else -1.0)] -= 1
-        if max(cells) <= 1 and sum(cells) > width:
-            cells = [0] * (len(cells) - width) + [1] * width
-    rest = sorted(range(len(cells)), key=lambda i: cells[i] - exact[i])
-    for place in rest[: max(0, min(width - sum(cells), len(rest)))]:
-        if exact[place] > cells[place]:
-            cells[place] += 1
+        cells[cells.index(max(cells))] -= 1
+    while sum(cells) < width:
+        short = [value - cell for value, cell in zip(exact, cells, strict=True)]
+        if max(short) <= 0:
+            break
+        cells[short.index(max(short))] += 1
     return cells
 
 

@@ -1,0 +1,180 @@
+"""Each event as a sentence that names who, why and at what cost."""
+
+from collections.abc import Collection
+
+from kvtop.protocol import Event
+from kvtop.state import EngineState, LogEntry, Marker
+from kvtop.views.exposure import message_rows, not_exposed
+from kvtop.views.fit import blank, line
+from kvtop.views.format import clock, count, plural, seconds, value
+from kvtop.views.glyphs import UNICODE, Glyphs
+from kvtop.views.rows import Role, Row, clean
+
+_SEVERITY = {"info": Role.TEXT, "warn": Role.WARN, "error": Role.BAD}
+
+
+def _who(num: int | None, name: str | None) -> str:
+    if name:
+        return clean(name, 64)
+    return "?" if num is None else f"#{count(num)}"
+
+
+def _commander(event: Event) -> str:
+    if event.uid is None:
+        return ""
+    return f" by uid {count(event.uid)}" + (f" pid {event.pid}" if event.pid is not None else "")
+
+
+def _preempt(event: Event) -> str:
+    victim = _who(event.request, event.request_id)
+    text = f"preempt {victim}"
+    if event.by is not None or event.by_id:
+        text += f" by {_who(event.by, event.by_id)}"
+    else:
+        text += _commander(event)
+    if event.need_blocks is not None:
+        text += f": needed {plural(event.need_blocks, 'block')}"
+        text += f", {count(event.free_blocks)} free" if event.free_blocks is not None else ""
+    elif event.cause:
+        text += f": {clean(event.cause, 200)}"
+    cost = []
+    if event.tokens is not None:
+        spent = f" ({seconds(event.seconds)})" if event.seconds is not None else ""
+        cost.append(f"lost {plural(event.tokens, 'token')}{spent}")
+    if event.blocks is not None:
+        cost.append(f"released {plural(event.blocks, 'block')}")
+    if cost:
+        text += " → " + ", ".join(cost)
+    if event.need_blocks is not None and event.cause:
+        text += f"; {clean(event.cause, 200)}"
+    return text
+
+
+def _admit(event: Event) -> str:
+    parts = [f"admit {_who(event.request, event.request_id)}"]
+    if event.seconds is not None:
+        parts.append(f"waited {seconds(event.seconds)}")
+    if event.blocks is not None:
+        parts.append(f"took {plural(event.blocks, 'block')}")
+    if event.tokens:
+        parts.append(f"{plural(event.tokens, 'token')} from the prefix cache")
+    return _first_then(parts)
+
+
+def _finish(event: Event) -> str:
+    parts = [f"finish {_who(event.request, event.request_id)}"]
+    if event.tokens is not None:
+        parts.append(f"{plural(event.tokens, 'output token')}")
+    if event.seconds is not None:
+        parts.append(f"in {seconds(event.seconds)}")
+    if event.blocks is not None:
+        parts.append(f"released {plural(event.blocks, 'block')}")
+    if event.cause:
+        parts.append(clean(event.cause, 100))
+    return _first_then(parts)
+
+
+def _abort(event: Event) -> str:
+    parts = [f"abort {_who(event.request, event.request_id)}{_commander(event)}"]
+    if event.blocks is not None:
+        parts.append(f"released {plural(event.blocks, 'block')}")
+    if event.cause:
+        parts.append(clean(event.cause, 200))
+    return _first_then(parts)
+
+
+def _evict(event: Event) -> str:
+    text = f"evict {plural(event.blocks, 'cached block') if event.blocks is not None else 'cached blocks'}"
+    if event.by is not None or event.by_id:
+        text += f" for {_who(event.by, event.by_id)}"
+    elif event.request is not None or event.request_id:
+        text += f" for {_who(event.request, event.request_id)}"
+    return f"{text}: {clean(event.cause, 200)}" if event.cause else text
+
+
+def _policy(event: Event) -> str:
+    text = f"policy {clean(event.axis or '?', 64)}: {value(event.old)} → {value(event.new)}{_commander(event)}"
+    return f"{text}; {clean(event.cause, 200)}" if event.cause else text
+
+
+def _plain(event: Event) -> str:
+    """Commands, pauses, ledger violations, notices and kinds of a later version."""
+    text = clean(event.kind, 32).replace("_", " ") + _commander(event)
+    if event.request is not None or event.request_id:
+        text += f" {_who(event.request, event.request_id)}"
+    said = event.detail or event.cause
+    return f"{text}: {clean(said, 400)}" if said else text
+
+
+def _first_then(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{parts[0]}: {', '.join(parts[1:])}"
+
+
+_SENTENCES = {
+    "preempt": _preempt,
+    "admit": _admit,
+    "finish": _finish,
+    "abort": _abort,
+    "evict": _evict,
+    "policy": _policy,
+}
+
+
+def event_sentence(entry: LogEntry) -> str:
+    """``preempt A-0007 by B-0011: needed 1 block, 0 free → lost 212 tokens (2.4s), released 27 blocks``."""
+    if isinstance(entry, Marker):
+        return clean(entry.text, 600)
+    sentence = _SENTENCES.get(entry.kind)
+    if sentence is None:
+        return _plain(entry)
+    text = sentence(entry)
+    return f"{text}; {clean(entry.detail, 400)}" if entry.detail else text
+
+
+def event_role(entry: LogEntry) -> int:
+    """The role its severity gives it; a preemption warns whatever the engine thinks of it."""
+    if isinstance(entry, Event) and entry.kind == "preempt" and entry.severity == "info":
+        return Role.WARN
+    if isinstance(entry, Event) and entry.kind == "policy" and entry.severity == "info":
+        return Role.ACCENT
+    return _SEVERITY[entry.severity]
+
+
+def _row(entry: LogEntry, width: int) -> Row:
+    iteration = f"i{count(entry.iteration)}" if entry.iteration is not None else ""
+    stamp = f"{clock(entry.wall)} {iteration:<6} " if width >= 60 else f"{clock(entry.wall)} "
+    mark = "· " if isinstance(entry, Marker) else "! " if entry.severity == "error" else ""
+    return line([(stamp, Role.DIM), (mark + event_sentence(entry), event_role(entry))], width)
+
+
+def shown_events(state: EngineState, kinds: Collection[str] | None = None) -> list[LogEntry]:
+    """The log, oldest first, of these kinds only (the viewer's own marks always)."""
+    return [e for e in state.events if kinds is None or isinstance(e, Marker) or e.kind in kinds]
+
+
+def event_rows(
+    state: EngineState,
+    width: int,
+    height: int,
+    glyphs: Glyphs = UNICODE,
+    *,
+    offset: int = 0,
+    kinds: Collection[str] | None = None,
+) -> list[Row]:
+    """The newest at the bottom; ``offset`` scrolls back by that many."""
+    entries = shown_events(state, kinds)
+    if not entries:
+        known = state.has("events") or state.hello is None
+        return message_rows("no events yet" if known else not_exposed(state, "events"), width, height, glyphs)
+    end = max(min(height, len(entries)), len(entries) - max(0, offset))
+    rows = [_row(entry, width) for entry in entries[max(0, end - height) : end]]
+    return glyphs.rows(rows + [blank(width)] * (height - len(rows)))
+
+
+def events_title(state: EngineState) -> str:
+    """``events: 12 preemptions, 340 evictions since the engine started``; just ``events`` where that is not exposed."""
+    known = []
+    for name in ("preemptions", "evictions"):
+        if (total := state.counters.get(name)) is not None:
+            known.append(plural(total, name.removesuffix("s")))
+    return f"events: {', '.join(known)} in all" if known else "events"

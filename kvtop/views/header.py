@@ -1,0 +1,182 @@
+"""Who is being watched, whether what one sees is live, under which policies it runs, and how fast."""
+
+from kvtop.state import EngineState, Summary
+from kvtop.views.fit import Part, Span, cut, fit, line, part
+from kvtop.views.format import age, clock, count, percent, plural, rate, seconds, short
+from kvtop.views.glyphs import UNICODE, Glyphs
+from kvtop.views.policies import policy_parts
+from kvtop.views.rows import Role, Row, RowBuilder, clean
+
+STALE_AFTER = 2.0
+"""Seconds without a frame after which a screen is no longer called live."""
+
+
+def header_rows(
+    state: EngineState, now: float, width: int, glyphs: Glyphs = UNICODE, *, frozen: bool = False
+) -> list[Row]:
+    """Three rows, four with the engine's notice. ``frozen``: the viewer itself has stopped following."""
+    rows = [_identity(state, now, width, frozen), _policies(state, now, width), _speed(state, now, width)]
+    if state.hello is not None and state.hello.notice:
+        rows.append(line([("! ", Role.WARN), (clean(state.hello.notice, 500), Role.WARN)], width))
+    return glyphs.rows(rows)
+
+
+# -- line 1: who, on what, live or not ----------------------------------------------------------------------------
+
+
+def _identity(state: EngineState, now: float, width: int, frozen: bool) -> Row:
+    hello = state.hello
+    right = part(99, *link_forms(state, now, frozen))
+    if hello is None:
+        return fit([part(9, (("kvtop", Role.TITLE),))], width, right)
+    name, kind = clean(hello.engine.name, 128), clean(hello.engine.kind, 64)
+    version = clean(hello.engine.version, 64)
+    who: list[tuple[Span, ...]] = [
+        ((short(name, 40), Role.TITLE), (f" {kind} {version}", Role.DIM)),
+        ((short(name, 24), Role.TITLE), (f" {kind}", Role.DIM)),
+        ((short(name, 12), Role.TITLE),),
+    ]
+    model = clean(hello.model.name, 256)
+    forms: list[tuple[Span, ...]] = [((short(model, size), Role.STRONG),) for size in (48, 32, 24, 16)]
+    parts = [part(30, *_distinct(who)), part(31, *_distinct(forms))]
+    if hello.model.random_weights:
+        parts.append(part(90, (("RANDOM WEIGHTS", Role.BAD),), (("RANDOM", Role.BAD),)))
+    if hello.device:
+        device = clean(hello.device, 128)
+        parts.append(part(20, *_distinct([((short(device, n), Role.TEXT),) for n in (32, 16, 8)]), ""))
+    if hello.attention:
+        parts.append(part(10, f"{clean(hello.attention, 24)} attention", clean(hello.attention, 16), ""))
+    if hello.model.weight_dtype:
+        parts.append(part(8, f"weights {clean(hello.model.weight_dtype, 16)}", ""))
+    if hello.geometry.cache_dtype:
+        parts.append(part(7, f"KV {clean(hello.geometry.cache_dtype, 16)}", ""))
+    return fit(parts, width, right)
+
+
+def _distinct(forms: list[tuple[Span, ...]]) -> list[tuple[Span, ...]]:
+    return [form for place, form in enumerate(forms) if place == 0 or form != forms[place - 1]]
+
+
+def link_forms(state: EngineState, now: float, frozen: bool = False) -> list[tuple[Span, ...]]:
+    """The state of the connection in words, from long to short; the first word never goes."""
+    link = state.link
+    silent = state.age(now)
+    if not link.up:
+        reason = clean(state.bye or link.reason, 120)
+        if link.since is None or state.seq is None:
+            word = "connecting" if link.retrying or not reason else "NOT CONNECTED"
+            return [*_with_reason(word, "", reason, Role.WARN)]
+        lost = f" {age(max(0.0, now - link.since))} ago"
+        return [*_with_reason("DISCONNECTED", lost, reason, Role.BAD)]
+    if frozen:
+        return [((f"VIEW PAUSED at {clock(state.wall)}", Role.WARN),), (("VIEW PAUSED", Role.WARN),)]
+    if silent is None:
+        return [(("connected, waiting for the first frame", Role.WARN),), (("waiting", Role.WARN),)]
+    status = state.status.state if state.status else None
+    if state.resync:
+        return [(("catching up", Role.WARN),)]
+    if status in ("paused", "draining"):
+        word = clean(status.upper() if status else "", 16)
+        detail = clean(state.status.detail, 120) if state.status and state.status.detail else ""
+        return [*_with_reason(word, "", detail, Role.WARN)]
+    if status == "idle":
+        return [(("live, idle", Role.GOOD),), (("idle", Role.GOOD),)]
+    if silent > STALE_AFTER:
+        return [((f"stale {age(silent)}", Role.WARN),)]
+    return [(("live", Role.GOOD),)]
+
+
+def _with_reason(word: str, more: str, reason: str, role: int) -> list[tuple[Span, ...]]:
+    forms: list[tuple[Span, ...]] = [((word + more, role),), ((word, role),)]
+    if reason:
+        forms[:0] = [((word + more, role), (f": {short(reason, size)}", Role.TEXT)) for size in (80, 40, 24)]
+    return _distinct(forms)
+
+
+# -- line 2: policies, progress -----------------------------------------------------------------------------------
+
+
+def _policies(state: EngineState, now: float, width: int) -> Row:
+    if state.seq is None:
+        return cut(RowBuilder().row(), width)
+    pace = state.rates.per_second("iterations", state.mono_now(now))
+    right: Part | None = None
+    if state.iteration is not None:
+        at = f"iteration {count(state.iteration)}"
+        right = part(
+            35, f"{at} · {rate(pace)}/s", f"it {count(state.iteration)} · {rate(pace)}/s", f"{rate(pace)} it/s"
+        )
+    parts = policy_parts(state)
+    if state.bad_facts:
+        note = f"{plural(state.bad_facts, 'impossible fact')} ignored"
+        parts.append(
+            part(60, (((f"{note}: {short(clean(state.bad_note or ''), 60)}"), Role.BAD),), ((note, Role.BAD),))
+        )
+    if state.counters.get("ledger_violations"):
+        broken = f"LEDGER BROKEN {plural(state.counters['ledger_violations'], 'time')}"
+        parts.insert(0, part(95, ((broken, Role.BAD),)))
+    return fit(parts, width, right)
+
+
+# -- line 3: speed and latency ------------------------------------------------------------------------------------
+
+
+def _speed(state: EngineState, now: float, width: int) -> Row:
+    mono = state.mono_now(now)
+    if mono is None:
+        return cut(RowBuilder().row(), width)
+    rates = state.rates
+    prefill, decode = rate(rates.per_second("prefill_tokens", mono)), rate(rates.per_second("decode_tokens", mono))
+    hits, ever = percent(rates.hit_rate(mono)), percent(rates.hit_rate_lifetime())
+    preempted = rate(rates.per_minute("preemptions", mono))
+    parts = [
+        part(
+            50,
+            (*_value("prefill ", prefill), *_value(" decode ", decode), (" tok/s (5s)", Role.DIM)),
+            (*_value("prefill ", prefill), *_value(" decode ", decode), (" tok/s", Role.DIM)),
+        ),
+        part(
+            40,
+            (*_value("hit ", hits), (" (60s) ", Role.DIM), (ever, Role.STRONG), (" (ever)", Role.DIM)),
+            (*_value("hit ", hits), (" (60s)", Role.DIM)),
+            _value("hit ", hits),
+            "",
+        ),
+        _latency("ttft", state.ttft.summary(mono), 45),
+        _latency("tpot", state.tpot.summary(mono), 44),
+        part(20, (*_value("preempt ", preempted), ("/min (60s)", Role.DIM)), _value("preempt/min ", preempted), ""),
+        *_more(state, mono),
+    ]
+    return fit(parts, width)
+
+
+def _value(name: str, shown: str) -> tuple[Span, ...]:
+    return ((name, Role.DIM), (shown, Role.STRONG))
+
+
+def _latency(name: str, summary: Summary | None, weight: int) -> Part:
+    """p50 and p95 of the requests of the last minute, with their number."""
+    if summary is None:
+        return part(weight, (*_value(f"{name} ", "–"), (" (60s n=0)", Role.DIM)), _value(f"{name} ", "–"))
+    low, high, n = seconds(summary.p50), seconds(summary.p95), count(summary.n)
+    return part(
+        weight,
+        (*_value(f"{name} p50 ", low), *_value(" p95 ", high), (f" (60s n={n})", Role.DIM)),
+        ((f"{name} ", Role.DIM), (f"{low}/{high}", Role.STRONG), (f" n={n}", Role.DIM)),
+        ((f"{name} ", Role.DIM), (f"{low}/{high}", Role.STRONG)),
+        _value(f"{name} ", low),
+    )
+
+
+def _more(state: EngineState, mono: float) -> list[Part]:
+    """What only a wide screen has room for."""
+    evicted = rate(state.rates.per_minute("evictions", mono))
+    parts = [part(10, (*_value("evict ", evicted), ("/min", Role.DIM)), "")]
+    timings = list(state.durations)[-50:]
+    iterations = sum(timing.merged for timing in timings)
+    if iterations:
+        schedule = sum(timing.durations.schedule for timing in timings) / iterations
+        forward = sum(timing.durations.forward for timing in timings) / iterations
+        text = f"schedule {seconds(schedule / 1000)} forward {seconds(forward / 1000)} (last {iterations})"
+        parts.append(part(9, text, ""))
+    return parts
