@@ -12,11 +12,11 @@ def _set_fields(change: RequestChange) -> dict[str, object]:
 def merge_request(old: RequestChange, new: RequestChange) -> RequestChange:
     """The change that has the effect of ``old`` then ``new`` on any earlier state of the request."""
     fields = _set_fields(old) | _set_fields(new)
-    if old.table_at is not None and new.table_at is not None:
-        kept = new.table_at - old.table_at
-        if kept >= 0:
+    if new.table_at is not None:
+        fields["table"] = new.table or []
+        if old.table_at is not None and new.table_at >= old.table_at:
             fields["table_at"] = old.table_at
-            fields["table"] = (old.table or [])[:kept] + (new.table or [])
+            fields["table"] = (old.table or [])[: new.table_at - old.table_at] + (new.table or [])
     return RequestChange.model_construct(**fields)  # type: ignore[arg-type]
 
 

@@ -1,0 +1,122 @@
+"""The engine's handle on everything that is published: a few cheap calls from the engine's own thread."""
+
+import threading
+from pathlib import Path
+
+from kvtop.protocol.frames import IterationFrame, Keyframe
+from kvtop.protocol.hello import Hello
+from kvtop.protocol.places import PlaceError, control_path, observe_path, socket_folder, valid_name
+from kvtop.publish.dispatch import CommandQueue, PendingCommand
+from kvtop.publish.errors import PublishError
+from kvtop.publish.ring import Ring
+from kvtop.publish.schedule import KeyframeSchedule
+from kvtop.publish.server import Server
+from kvtop.publish.sockets import Claim
+from kvtop.publish.waker import Waker
+
+
+class Publisher:
+    """Opens the two sockets of the engine that ``hello`` names and serves all viewers from a thread of its own.
+
+    The engine calls `publish` after each iteration, `publish_keyframe` when `keyframe_due`, and answers what
+    `commands` returns. None of these waits for a viewer or fails because of one.
+
+    ``ring``: iteration frames kept for viewers that are behind. ``keyframe_every``: seconds between keyframes, so
+    that a viewer that joins need not wait for the engine. ``folder``: where the sockets go (default: the user's
+    socket folder). One engine a publisher; not restartable.
+    """
+
+    def __init__(
+        self, hello: Hello, folder: Path | None = None, *, ring: int = 512, keyframe_every: float = 5.0
+    ) -> None:
+        self.hello = hello
+        self._folder = folder
+        self._ring = Ring(ring)
+        self._attention = threading.Event()
+        self._schedule = KeyframeSchedule(keyframe_every, self._attention)
+        self._waker = Waker()
+        self._commands = CommandQueue(self._attention, self._waker.wake)
+        self._claim: Claim | None = None
+        self._server: Server | None = None
+
+    def start(self) -> None:
+        """Bind both sockets. Raises `PublishError` in one sentence when that cannot be."""
+        name = self.hello.engine.name
+        if not valid_name(name):
+            raise PublishError(
+                f"{name!r} cannot name an engine; use up to 64 letters, digits, '.', '_', '-', not ending in .ctl"
+            )
+        folder = self._folder
+        try:
+            if folder is None:
+                folder = socket_folder(create=True)
+            else:
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except PlaceError as error:
+            raise PublishError(str(error)) from None
+        except OSError as error:
+            raise PublishError(f"cannot make socket folder {folder}: {error.strerror}") from None
+        self._claim = Claim(folder, name)
+        self._server = Server(
+            self._claim.observe,
+            self._claim.control,
+            self.hello,
+            self._ring,
+            self._commands,
+            self._waker,
+            self._schedule.want,
+        )
+        self._server.start()
+
+    def stop(self, reason: str = "engine stopped") -> None:
+        """Refuse open commands, say bye to all, close and remove the sockets. Takes a second at most; safe to repeat."""
+        self._commands.close(f"not done: {reason}")
+        server, self._server = self._server, None
+        if server is not None:
+            server.stop(reason)
+        claim, self._claim = self._claim, None
+        if claim is not None:
+            claim.release()
+            self._waker.close()
+
+    @property
+    def places(self) -> tuple[Path, Path]:
+        """The observing and the control socket; they exist between `start` and `stop`."""
+        folder = self._folder if self._folder is not None else socket_folder()
+        name = self.hello.engine.name
+        return observe_path(folder, name), control_path(folder, name)
+
+    @property
+    def viewers(self) -> int:
+        """Viewers connected now."""
+        return self._server.viewers if self._server is not None else 0
+
+    def publish(self, frame: IterationFrame) -> None:
+        """Costs microseconds: the frame is encoded later, in the server thread, and only if somebody watches.
+
+        Frames come in the order of ``seq``; ValueError otherwise (a fault of the engine). The frame must not be
+        changed afterwards.
+        """
+        self._ring.append(frame)
+        self._waker.news()
+
+    def keyframe_due(self) -> bool:
+        """Whether the engine should make a keyframe before its next iteration."""
+        return self._schedule.due()
+
+    def publish_keyframe(self, keyframe: Keyframe) -> None:
+        """``keyframe`` tells everything as of the last published frame, whose ``seq`` it has."""
+        # In this order a request that comes in between is met by this keyframe, and never forgotten.
+        self._schedule.done()
+        self._ring.hold(keyframe)
+        self._waker.news()
+
+    def commands(self) -> list[PendingCommand]:
+        """What controllers asked for since the last call. Each must be answered once with `PendingCommand.reply`."""
+        return self._commands.drain()
+
+    def wait(self, seconds: float) -> None:
+        """Sleep; wake early when a command comes or a keyframe is wanted or due. For an engine with nothing to do."""
+        left = self._schedule.seconds_left()
+        self._attention.wait(min(seconds, left) if left > 0 else seconds)
+        self._attention.clear()

@@ -1,0 +1,139 @@
+"""The last frames of an engine, shared by all viewers, with the latest keyframe and a log of events beside it."""
+
+import threading
+from collections import deque
+from itertools import islice
+
+from kvtop.protocol.codec import encode
+from kvtop.protocol.frames import Event, IterationFrame, Keyframe
+
+EVENT_LOG = 10_000
+
+
+class Entry:
+    """A frame, and its line once somebody needed it. ``events_end`` counts the events up to and with it."""
+
+    __slots__ = ("_line", "events_end", "frame")
+
+    def __init__(self, frame: IterationFrame, events_end: int) -> None:
+        self.frame = frame
+        self.events_end = events_end
+        self._line: bytes | None = None
+
+    @property
+    def seq(self) -> int:
+        return self.frame.seq
+
+    def line(self) -> bytes:
+        if self._line is None:
+            self._line = encode(self.frame)
+        return self._line
+
+
+class HeldKeyframe:
+    """The latest keyframe. ``serial`` counts keyframes, ``events_end`` the events before it."""
+
+    __slots__ = ("_line", "events_end", "frame", "serial")
+
+    def __init__(self, frame: Keyframe, serial: int, events_end: int) -> None:
+        self.frame = frame
+        self.serial = serial
+        self.events_end = events_end
+        self._line: bytes | None = None
+
+    @property
+    def seq(self) -> int:
+        return self.frame.seq
+
+    def line(self) -> bytes:
+        if self._line is None:
+            self._line = encode(self.frame)
+        return self._line
+
+
+class Ring:
+    """Bounded. One thread appends, another reads; the lock is held for a copy of references, never for encoding."""
+
+    def __init__(self, size: int) -> None:
+        if size < 1:
+            raise ValueError(f"ring of {size} frames: at least 1 is needed")
+        self._lock = threading.Lock()
+        self._entries: deque[Entry] = deque(maxlen=size)
+        self._events: deque[Event] = deque(maxlen=EVENT_LOG)
+        self._event_count = 0
+        self._keyframe: HeldKeyframe | None = None
+        self._serial = 0
+        self._last_seq: int | None = None
+
+    @property
+    def last_seq(self) -> int | None:
+        """Seq of the latest frame or keyframe; None before the first."""
+        return self._last_seq
+
+    @property
+    def keyframe(self) -> HeldKeyframe | None:
+        return self._keyframe
+
+    @property
+    def serial(self) -> int:
+        """Keyframes so far."""
+        return self._serial
+
+    def append(self, frame: IterationFrame) -> None:
+        """Frames come in the order of seq, ValueError otherwise. A hole forgets what was before it: viewers get a gap."""
+        with self._lock:
+            if self._last_seq is not None:
+                missed = frame.seq - frame.merged - self._last_seq
+                if missed < 0:
+                    raise ValueError(f"frame {frame.seq} (merged {frame.merged}) follows frame {self._last_seq}")
+                if missed > 0:
+                    self._entries.clear()
+            self._events.extend(frame.events)
+            self._event_count += len(frame.events)
+            self._entries.append(Entry(frame, self._event_count))
+            self._last_seq = frame.seq
+
+    def hold(self, frame: Keyframe) -> None:
+        """Takes the latest keyframe. ValueError when it is older than the one held."""
+        with self._lock:
+            if self._keyframe is not None and frame.seq < self._keyframe.seq:
+                raise ValueError(f"keyframe of frame {frame.seq} follows one of frame {self._keyframe.seq}")
+            if self._last_seq is None or frame.seq > self._last_seq:
+                self._entries.clear()
+                self._last_seq = frame.seq
+            self._serial += 1
+            self._keyframe = HeldKeyframe(frame, self._serial, self._events_before(frame.seq))
+
+    def _events_before(self, seq: int) -> int:
+        """How many events the frames up to ``seq`` brought, as far back as the ring knows."""
+        for entry in reversed(self._entries):
+            if entry.seq <= seq:
+                return entry.events_end
+        if self._entries:
+            return self._entries[0].events_end - len(self._entries[0].frame.events)
+        return self._event_count
+
+    def since(self, seq: int) -> list[Entry] | None:
+        """The frames after frame ``seq``, oldest first; None when some of them are no longer here."""
+        with self._lock:
+            if self._last_seq is None or seq > self._last_seq:
+                return None
+            found: list[Entry] = []
+            expected = self._last_seq
+            for entry in reversed(self._entries):
+                if entry.seq <= seq:
+                    break
+                found.append(entry)
+                expected = entry.seq - entry.frame.merged
+            if expected > seq:
+                return None
+            found.reverse()
+            return found
+
+    def events(self, start: int, end: int) -> tuple[list[Event], int]:
+        """Events number ``start`` up to ``end`` (counted from the engine's start), and how many of them are lost."""
+        with self._lock:
+            oldest = self._event_count - len(self._events)
+            first = max(start, oldest)
+            held = list(islice(self._events, first - oldest, max(first, end) - oldest))
+            return held, min(max(0, oldest - start), max(0, end - start))

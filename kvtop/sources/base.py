@@ -1,0 +1,44 @@
+"""What every source of engine facts looks like to the viewer."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from kvtop.protocol.codec import AnyFrame
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUp:
+    """The source reached its engine; the engine's hello comes next."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDown:
+    """The source lost its engine, or could not reach it. Comes once for each outage."""
+
+    reason: str
+    """A sentence without a full stop."""
+    retrying: bool
+    """Whether the source goes on trying by itself; if not, nothing more comes from it."""
+
+
+Item = AnyFrame | LinkUp | LinkDown
+
+
+class Source(Protocol):
+    """Where frames come from. All calls return at once; the work is done elsewhere."""
+
+    @property
+    def title(self) -> str:
+        """What it is a source of, for the screen."""
+
+    def start(self) -> None:
+        """Begin. Called once."""
+
+    def poll(self) -> list[Item]:
+        """All that has come since the last call, in order."""
+
+    def request_keyframe(self) -> None:
+        """Ask for everything anew, where the source can do that."""
+
+    def close(self) -> None:
+        """End; no items come after this. May be repeated."""

@@ -1,0 +1,207 @@
+"""A live engine's observing socket as a source."""
+
+import contextlib
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from kvtop.protocol.base import MAX_FRAME_BYTES, ProtocolError
+from kvtop.protocol.codec import decode_frame, encode
+from kvtop.protocol.commands import RequestKeyframe
+from kvtop.protocol.frames import Bye, Fault, Gap, IterationFrame, Keyframe
+from kvtop.protocol.hello import ClientHello
+from kvtop.protocol.lines import LineBuffer, LineTooLong
+from kvtop.sources.base import Item, LinkDown, LinkUp
+from kvtop.sources.connect import READ_BYTES, ConnectError, first_hello, open_socket
+from kvtop.sources.continuity import Continuity
+from kvtop.sources.inbox import Inbox
+
+FIRST_RETRY = 0.25
+LAST_RETRY = 2.0
+CONNECT_SECONDS = 2.0
+HELLO_SECONDS = 5.0
+
+
+class SocketSource:
+    """Reads in a daemon thread, comes back by itself after an outage, and never raises into the viewer.
+
+    ``fps``: frames a second at most; the engine merges what is between. None: every frame.
+    """
+
+    def __init__(self, path: Path, fps: float | None = None, client: str = "kvtop") -> None:
+        self.path = Path(path)
+        self.title = str(path)
+        self._hello = encode(ClientHello(client=client, fps=fps))
+        self._inbox = Inbox()
+        self._closing = threading.Event()
+        self._keyframe_wanted = False
+        self._down = False
+        self._retry = FIRST_RETRY
+        self._bell, self._ringer = socket.socketpair()
+        self._bell.setblocking(False)
+        self._ringer.setblocking(False)
+        self._thread = threading.Thread(target=self._run, name="kvtop-source", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def poll(self) -> list[Item]:
+        return self._inbox.drain()
+
+    def request_keyframe(self) -> None:
+        self._keyframe_wanted = True
+        self._ring()
+
+    def close(self) -> None:
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        self._ring()
+        if self._thread.is_alive():
+            self._thread.join(CONNECT_SECONDS + 1)
+        else:
+            self._bell.close()
+        self._inbox.drain()
+        self._ringer.close()
+
+    def _ring(self) -> None:
+        # Full: the thread is about to wake. Closed: there is no thread left to wake.
+        with contextlib.suppress(OSError):
+            self._ringer.send(b"\0")
+
+    # -- the thread
+
+    def _run(self) -> None:
+        try:
+            while not self._closing.is_set():
+                try:
+                    self._connection()
+                except ConnectError as error:
+                    self._announce(str(error), retrying=not error.final)
+                    if error.final:
+                        return
+                self._closing.wait(self._retry)
+                self._retry = min(LAST_RETRY, 2 * self._retry)
+        except Exception as error:
+            self._announce(f"internal error, {type(error).__name__}: {error}", retrying=False)
+        finally:
+            self._bell.close()
+
+    def _announce(self, reason: str, retrying: bool) -> None:
+        if not self._closing.is_set() and not (self._down and retrying):
+            self._down = True
+            self._inbox.put(LinkDown(reason, retrying))
+
+    def _connection(self) -> None:
+        """From connect to the end of one connection. Raises `ConnectError` at the latter."""
+        sock = open_socket(self.path, CONNECT_SECONDS)
+        with sock, selectors.DefaultSelector() as selector:
+            sock.setblocking(False)
+            connection = _Connection(sock, self._hello)
+            selector.register(sock, selectors.EVENT_READ)
+            selector.register(self._bell, selectors.EVENT_READ)
+            silent_until = time.monotonic() + HELLO_SECONDS
+            while not self._closing.is_set():
+                selector.modify(sock, selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.out else 0))
+                left = None if connection.greeted else silent_until - time.monotonic()
+                if left is not None and left <= 0:
+                    raise ConnectError(f"connected, but no hello within {HELLO_SECONDS:g} s; the engine hangs")
+                for key, events in selector.select(left):
+                    if key.fileobj is self._bell:
+                        self._bell.recv(4096)
+                    elif events & selectors.EVENT_READ:
+                        self._read(connection)
+                if connection.greeted and (connection.continuity.wants_keyframe() or self._keyframe_wanted):
+                    self._keyframe_wanted = False
+                    connection.ask_keyframe()
+                connection.flush()
+
+    def _read(self, connection: "_Connection") -> None:
+        for item, size in connection.read():
+            if isinstance(item, LinkUp):
+                self._down = False
+            elif isinstance(item, Keyframe):
+                self._retry = FIRST_RETRY
+            if not self._inbox.put(item, size):
+                connection.continuity.lost()
+
+
+class _Connection:
+    """One connection's lines, from its hello on."""
+
+    def __init__(self, sock: socket.socket, hello: bytes) -> None:
+        self._sock = sock
+        self._lines = LineBuffer(MAX_FRAME_BYTES)
+        self._count = 0
+        self._last_word: str | None = None
+        self.continuity = Continuity()
+        self.out = hello
+        self.greeted = False
+
+    def ask_keyframe(self) -> None:
+        line = encode(RequestKeyframe())
+        if len(self.out) < 16 * len(line):  # an engine that does not read is asked often enough
+            self.out += line
+
+    def flush(self) -> None:
+        try:
+            if self.out:
+                self.out = self.out[self._sock.send(self.out) :]
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            self.out = b""  # what the engine said before it left is still to be read; the end comes after it
+
+    def read(self) -> Iterator[tuple[Item, int]]:
+        """Items of the lines that came, each with its size. Raises `ConnectError` at the end and at an unusable line."""
+        try:
+            data = self._sock.recv(READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            raise ConnectError(self._last_word or "connection reset by the engine") from None
+        if not data:
+            raise ConnectError(self._end())
+        self._lines.feed(data)
+        while (line := self._next_line()) is not None:
+            for item in self._use(line):
+                yield item, len(line)
+
+    def _next_line(self) -> bytes | None:
+        try:
+            line = self._lines.next()
+        except LineTooLong as error:
+            raise ConnectError(f"line {self._count + 1}: {error}") from None
+        self._count += line is not None
+        return line
+
+    def _use(self, line: bytes) -> list[Item]:
+        if not self.greeted:
+            hello = first_hello(line)
+            self.greeted = True
+            return [LinkUp(), hello]
+        try:
+            frame = decode_frame(line)
+        except ProtocolError as error:
+            raise ConnectError(f"line {self._count}: {error}") from None
+        if frame is None:
+            return []
+        if isinstance(frame, (IterationFrame, Keyframe, Gap)):
+            return list(self.continuity.take(frame))
+        if isinstance(frame, Bye):
+            self._last_word = f"the engine left: {frame.reason}"
+        elif isinstance(frame, Fault) and frame.fatal:
+            raise ConnectError(f"the engine ended the connection: {frame.message}", final=frame.code == "version")
+        return [frame]
+
+    def _end(self) -> str:
+        if self._last_word is not None:
+            return self._last_word
+        if unfinished := self._lines.unfinished:
+            return (
+                f"the engine closed the connection in the middle of line {self._count + 1} (after {unfinished} bytes)"
+            )
+        return "the engine closed the connection without a goodbye"
