@@ -30,8 +30,13 @@ def queue_title(state: EngineState, now: float) -> str:
     return text if oldest is None else f"{text}, oldest {seconds(oldest)}"
 
 
-def queue_rows(state: EngineState, width: int, height: int, now: float, glyphs: Glyphs = UNICODE) -> list[Row]:
-    """The head's verdict, then who comes next, one a row; what did not fit is counted in the last row."""
+def queue_rows(
+    state: EngineState, width: int, height: int, now: float, glyphs: Glyphs = UNICODE, *, first: int = 0
+) -> list[Row]:
+    """The head's verdict, then who comes next, one a row; what did not fit is counted in the last row.
+
+    ``first`` scrolls: so many of the waiting are left out at the front.
+    """
     waiting = waiting_count(state)
     if waiting is None:
         return message_rows(not_exposed(state, "queue"), width, height, glyphs)
@@ -40,13 +45,14 @@ def queue_rows(state: EngineState, width: int, height: int, now: float, glyphs: 
         rows.append(fit([part(1, not_exposed(state, "order of the queue"), role=Role.DIM)], width))
         return glyphs.rows(exactly(rows, width, height))
     room = max(0, height - len(rows))
-    shown = state.queue.order[:room]
-    if len(shown) < waiting and len(shown) == room and shown:
+    first = max(0, first)
+    shown = state.queue.order[first : first + room]
+    if first + len(shown) < waiting and len(shown) == room and shown:
         shown = shown[:-1]
     mono = state.mono_now(now)
-    rows += [_waiting(state, num, place, width, mono) for place, num in enumerate(shown, 1)]
-    if len(rows) < height and len(shown) < waiting:
-        rows.append(fit([part(1, f"… and {count(waiting - len(shown))} more", role=Role.DIM)], width))
+    rows += [_waiting(state, num, place, width, mono) for place, num in enumerate(shown, first + 1)]
+    if len(rows) < height and first + len(shown) < waiting:
+        rows.append(fit([part(1, f"… and {count(waiting - first - len(shown))} more", role=Role.DIM)], width))
     return glyphs.rows(exactly(rows, width, height))
 
 

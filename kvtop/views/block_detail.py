@@ -1,0 +1,91 @@
+"""The block under the cursor: what it holds, for whom, where in their sequences, since when."""
+
+from kvtop.state import BlockArrays, EngineState
+from kvtop.views.cells import STATE_ROLES, owner_role
+from kvtop.views.exposure import message_rows, not_exposed
+from kvtop.views.fit import Part, Span, fit, part
+from kvtop.views.format import age, count, plural, short
+from kvtop.views.glyphs import UNICODE, Glyphs
+from kvtop.views.rows import Role, Row, clean
+
+NAMED_OWNERS = 8
+
+
+def block_detail_rows(
+    state: EngineState,
+    block: int | None,
+    width: int,
+    now: float,
+    glyphs: Glyphs = UNICODE,
+    *,
+    cell: range | None = None,
+) -> list[Row]:
+    """Two rows: the block itself, then its owners. ``cell``: all blocks of the cell it was picked from."""
+    blocks = state.blocks
+    if blocks is None:
+        return message_rows(not_exposed(state, "blocks"), width, 2, glyphs)
+    if block is None or not 0 <= block < blocks.total:
+        return message_rows("no block chosen: move the cursor on the map", width, 2, glyphs)
+    rows = [fit(_facts(state, blocks, block, now, cell), width), fit([_owners(state, blocks, block)], width)]
+    return glyphs.rows(rows)
+
+
+def state_name(state: EngineState, code: int) -> str:
+    """The name of a block's state code as the hello gives it."""
+    names = state.state_names()
+    return clean(names[code], 32) if code < len(names) else f"state {code}"
+
+
+def _facts(state: EngineState, blocks: BlockArrays, block: int, now: float, cell: range | None) -> list[Part]:
+    name = state_name(state, int(blocks.state[block]))
+    mono = state.mono_now(now)
+    size = state.hello.geometry.block_size if state.hello else None
+    touched = None if mono is None else mono - float(blocks.touched[block])
+    fill = count(int(blocks.fill[block])) + (f"/{count(size)}" if size else "")
+    hashed = blocks.hash_of(block)
+    parts = [
+        part(99, ((f"block {block} ", Role.STRONG), (name, STATE_ROLES.get(name, Role.UNKNOWN)))),
+        part(50, f"fill {fill} tokens", f"fill {fill}"),
+        part(45, plural(int(blocks.refs[block]), "reference"), f"{count(int(blocks.refs[block]))} refs"),
+        part(40, f"touched {age(touched)} ago", f"age {age(touched)}", ""),
+        part(30, f"hash {hashed or 'none'}", f"hash {hashed[:8]}…" if hashed else "no hash", ""),
+        *_place(state, blocks, block),
+    ]
+    if cell is not None and len(cell) > 1:
+        parts.append(part(20, f"cell of blocks {cell.start}…{cell.stop - 1}", f"{len(cell)} in cell", ""))
+    return parts
+
+
+def _place(state: EngineState, blocks: BlockArrays, block: int) -> list[Part]:
+    """Tier and KV group, where there are several."""
+    pools = state.hello.geometry.pools if state.hello else []
+    tiers = list(dict.fromkeys(pool.tier for pool in pools))
+    parts = []
+    if len(tiers) > 1 and blocks.tier[block] < len(tiers):
+        parts.append(part(25, f"tier {clean(tiers[blocks.tier[block]], 16)}", ""))
+    if len({pool.group for pool in pools}) > 1:
+        parts.append(part(24, f"group {blocks.group[block]}", ""))
+    return parts
+
+
+def _owners(state: EngineState, blocks: BlockArrays, block: int) -> Part:
+    if state.requests is None:
+        return part(9, not_exposed(state, "owners"), role=Role.DIM)
+    found = blocks.owners(block, state.requests)
+    if not found:
+        cached = blocks.hash_of(block) is not None
+        return part(9, "no owner; its content can be found by its hash" if cached else "no owner", role=Role.DIM)
+    size = state.hello.geometry.block_size if state.hello else None
+    forms: list[list[Span]] = []
+    for named in range(min(len(found), NAMED_OWNERS), 0, -1):
+        for tokens in (True, False):
+            spans: list[Span] = [("owned by ", Role.DIM) if len(found) == 1 else ("shared by ", Role.DIM)]
+            for place, (row, logical) in enumerate(found[:named]):
+                spans.append((", " if place else "", Role.DIM))
+                spans.append((short(row.name, 24), owner_role(row.num)))
+                span = f" (tokens {logical * size}…{(logical + 1) * size - 1})" if size and tokens else ""
+                spans.append((f" logical {logical}{span}", Role.TEXT))
+            if named < len(found):
+                spans.append((f" and {count(len(found) - named)} more", Role.DIM))
+            forms.append(spans)
+    return part(9, *forms)

@@ -1,0 +1,105 @@
+"""One request's block table: logical block -> physical block, and what that physical block is."""
+
+from collections import Counter
+
+from kvtop.state import BlockArrays, EngineState, RequestRow
+from kvtop.views.block_detail import state_name
+from kvtop.views.cells import STATE_ROLES
+from kvtop.views.exposure import message_rows, not_exposed
+from kvtop.views.fit import Span, exactly, fit, line, part
+from kvtop.views.format import count, fixed, plural, short
+from kvtop.views.glyphs import UNICODE, Glyphs
+from kvtop.views.rows import Role, Row, clean
+
+HEADER_ROWS = 2
+"""Rows above the table: the request in a line, and the titles of the columns."""
+
+_TITLES = " logical  tokens              block  state     fill  refs  hash              shared with"
+
+
+def table_length(state: EngineState, num: int) -> int:
+    """Logical blocks of a request; 0 where there is none."""
+    row = (state.requests or {}).get(num)
+    return len(row.table) if row else 0
+
+
+def block_table_rows(
+    state: EngineState, num: int, width: int, height: int, now: float, glyphs: Glyphs = UNICODE, *, offset: int = 0
+) -> list[Row]:
+    """The request, the column titles, then logical blocks from ``offset`` on, one a row."""
+    if state.requests is None:
+        return message_rows(not_exposed(state, "requests"), width, height, glyphs)
+    request = state.requests.get(num)
+    if request is None:
+        return message_rows(f"request #{count(num)} is gone", width, height, glyphs)
+    rows = [_summary(state, request, width), line([(_TITLES, Role.TITLE)], width)]
+    room = max(0, height - HEADER_ROWS)
+    first = max(0, min(offset, len(request.table) - room))
+    shown = list(enumerate(request.table))[first : first + room]
+    if not shown:
+        rows.append(line([("no blocks in its table", Role.DIM)], width))
+    partners = _partners(state, request, [block for _, block in shown])
+    rows += [_entry(state, logical, block, partners.get(block, []), width) for logical, block in shown]
+    return glyphs.rows(exactly(rows, width, height))
+
+
+def _summary(state: EngineState, request: RequestRow, width: int) -> Row:
+    shared = 0
+    states: Counter[str] = Counter()
+    if state.blocks is not None:
+        inside = [block for block in request.table if block < state.blocks.total]
+        shared = int((state.blocks.refs[inside] > 1).sum()) if inside else 0
+        states = Counter(state_name(state, int(code)) for code in state.blocks.state[inside]) if inside else Counter()
+    others = ", ".join(f"{count(n)} {name}" for name, n in states.most_common() if name not in ("active", "shared"))
+    return fit(
+        [
+            part(99, ((short(request.name, 32), Role.STRONG),)),
+            part(90, clean(request.state or ""), ""),
+            part(80, plural(len(request.table), "block")),
+            part(70, f"{count(shared)} shared", ""),
+            part(60, others, ""),
+            part(50, f"{count(request.computed_tokens)} tokens computed", ""),
+            part(40, f"attention {clean(request.attention_mode, 32)}" if request.attention_mode else "", ""),
+            part(30, f"KV {clean(request.cache_dtype, 32)}" if request.cache_dtype else "", ""),
+        ],
+        width,
+    )
+
+
+def _partners(state: EngineState, request: RequestRow, shown: list[int]) -> dict[int, list[str]]:
+    """Names of the other requests that hold each of these blocks."""
+    wanted = set(shown)
+    if state.blocks is not None:
+        wanted = {block for block in wanted if block < state.blocks.total and state.blocks.refs[block] > 1}
+    found: dict[int, list[str]] = {}
+    if not wanted:
+        return found
+    for other in (state.requests or {}).values():
+        if other is not request:
+            for block in wanted.intersection(other.table):
+                found.setdefault(block, []).append(clean(other.name, 64))
+    return found
+
+
+def _entry(state: EngineState, logical: int, block: int, partners: list[str], width: int) -> Row:
+    size = state.hello.geometry.block_size if state.hello else None
+    tokens = f"{logical * size}…{(logical + 1) * size - 1}" if size else "–"
+    spans: list[Span] = [(f"{logical:>8}  {tokens:<16} {block:>8}  ", Role.TEXT)]
+    blocks = state.blocks
+    if blocks is None or block >= blocks.total:
+        spans.append((not_exposed(state, "blocks") if blocks is None else "beyond the pool", Role.DIM))
+        return line(spans, width)
+    spans += _physical(state, blocks, block, size)
+    if partners:
+        spans.append((f"  {', '.join(partners[:8])}{'…' if len(partners) > 8 else ''}", Role.SHARED))
+    return line(spans, width)
+
+
+def _physical(state: EngineState, blocks: BlockArrays, block: int, size: int | None) -> list[Span]:
+    name = state_name(state, int(blocks.state[block]))
+    fill = f"{count(int(blocks.fill[block]))}/{count(size)}" if size else count(int(blocks.fill[block]))
+    return [
+        (fixed(name, 8), STATE_ROLES.get(name, Role.UNKNOWN)),
+        (f"{fill:>6}  {count(int(blocks.refs[block])):>4}  ", Role.TEXT),
+        (f"{blocks.hash_of(block) or '–':<16}", Role.DIM),
+    ]

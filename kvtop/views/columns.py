@@ -1,0 +1,155 @@
+"""The columns of the requests table: what each shows, how wide, how it sorts, and who goes first when it gets narrow."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kvtop.state import RequestRow
+from kvtop.state.request_row import WAITING_STATES
+from kvtop.views.cells import owner_role
+from kvtop.views.format import UNKNOWN, count, percent, seconds
+from kvtop.views.rows import Role, clean
+
+Cell = tuple[str, int]
+"""Text and its role."""
+
+SortKey = float | str | None
+"""None sorts last, whatever the direction."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """``weight``: the lightest columns are left out first. Text is right-aligned unless ``left``."""
+
+    name: str
+    title: str
+    width: int
+    weight: int
+    cell: Callable[[RequestRow, float | None], Cell]
+    key: Callable[[RequestRow, float | None], SortKey]
+    left: bool = False
+
+
+STATE_ROLE = {
+    "waiting": Role.WARN,
+    "preempted": Role.BAD,
+    "prefill": Role.ACCENT,
+    "decode": Role.GOOD,
+    "finished": Role.DIM,
+}
+_STATE_RANK = {"decode": 0, "prefill": 1, "preempted": 2, "waiting": 3, "finished": 4}
+
+
+def _plain(name: str) -> Callable[[RequestRow, float | None], Cell]:
+    def cell(row: RequestRow, _mono: float | None) -> Cell:
+        return count(getattr(row, name)), Role.TEXT
+
+    return cell
+
+
+def _by(name: str) -> Callable[[RequestRow, float | None], SortKey]:
+    def key(row: RequestRow, _mono: float | None) -> SortKey:
+        value: SortKey = getattr(row, name)
+        return value
+
+    return key
+
+
+def _id(row: RequestRow, _mono: float | None) -> Cell:
+    return clean(row.name), owner_role(row.num)
+
+
+def _state(row: RequestRow, _mono: float | None) -> Cell:
+    if row.state is None:
+        return UNKNOWN, Role.DIM
+    shown = row.state
+    if row.finished and row.finish_reason:
+        shown = f"done {row.finish_reason}"
+    return clean(shown), STATE_ROLE.get(row.state, Role.TEXT)
+
+
+def _computed(row: RequestRow, _mono: float | None) -> Cell:
+    """During prefill with its share of the prompt."""
+    text = count(row.computed_tokens)
+    if row.state == "prefill" and row.computed_tokens is not None and row.prompt_tokens:
+        return f"{text} {percent(min(1.0, row.computed_tokens / row.prompt_tokens))}", Role.ACCENT
+    return text, Role.TEXT
+
+
+def _output(row: RequestRow, _mono: float | None) -> Cell:
+    if row.max_tokens is None:
+        return count(row.output_tokens), Role.TEXT
+    return f"{count(row.output_tokens)}/{count(row.max_tokens)}", Role.TEXT
+
+
+def _blocks(row: RequestRow, _mono: float | None) -> Cell:
+    held = row.block_count
+    if row.reserved_blocks:
+        return f"{count(held)}+{count(row.reserved_blocks)}", Role.TEXT
+    return count(held), Role.TEXT
+
+
+def _preemptions(row: RequestRow, _mono: float | None) -> Cell:
+    return count(row.preemptions), Role.WARN if row.preemptions else Role.DIM
+
+
+def _cached(row: RequestRow, _mono: float | None) -> Cell:
+    return count(row.cached_tokens), Role.CACHED if row.cached_tokens else Role.DIM
+
+
+def _wait(row: RequestRow, mono: float | None) -> Cell:
+    return seconds(row.queue_time(mono)), Role.WARN if row.state in WAITING_STATES else Role.TEXT
+
+
+def _prefill(row: RequestRow, mono: float | None) -> Cell:
+    return seconds(row.prefill_time(mono)), Role.TEXT
+
+
+def _decode(row: RequestRow, mono: float | None) -> Cell:
+    return seconds(row.decode_time(mono)), Role.TEXT
+
+
+def _text(name: str) -> Callable[[RequestRow, float | None], Cell]:
+    def cell(row: RequestRow, _mono: float | None) -> Cell:
+        value = getattr(row, name)
+        return (clean(value), Role.TEXT) if value else (UNKNOWN, Role.DIM)
+
+    return cell
+
+
+def _duration(name: str) -> Callable[[RequestRow, float | None], Cell]:
+    def cell(row: RequestRow, _mono: float | None) -> Cell:
+        return seconds(getattr(row, name)), Role.TEXT
+
+    return cell
+
+
+COLUMNS = (
+    Column("id", "id", 8, 100, _id, lambda row, _: row.name, left=True),
+    Column("state", "state", 9, 95, _state, lambda row, _: _STATE_RANK.get(row.state or "", 5), left=True),
+    Column("priority", "pri", 3, 60, _plain("priority"), _by("priority")),
+    Column("prompt", "prompt", 6, 80, _plain("prompt_tokens"), _by("prompt_tokens")),
+    Column("cached", "cached", 6, 70, _cached, _by("cached_tokens")),
+    Column("computed", "computed", 9, 65, _computed, _by("computed_tokens")),
+    Column("output", "output", 9, 78, _output, _by("output_tokens")),
+    Column("blocks", "blocks", 6, 90, _blocks, lambda row, _: row.block_count),
+    Column("wait", "wait", 5, 76, _wait, lambda row, mono: row.queue_time(mono)),
+    Column("prefill", "prefill", 7, 50, _prefill, lambda row, mono: row.prefill_time(mono)),
+    Column("decode", "decode", 6, 51, _decode, lambda row, mono: row.decode_time(mono)),
+    Column("preempted", "pre", 3, 77, _preemptions, _by("preemptions")),
+    Column("ttft", "ttft", 5, 40, _duration("ttft_s"), _by("ttft_s")),
+    Column("tpot", "tpot", 5, 39, _duration("tpot_s"), _by("tpot_s")),
+    Column("recomputed", "recomp", 6, 38, _plain("recomputed_tokens"), _by("recomputed_tokens")),
+    Column("label", "label", 12, 30, _text("label"), _by("label"), left=True),
+)
+
+ID_WIDEST = 24
+
+
+def columns_for(width: int) -> list[tuple[Column, int]]:
+    """The columns that fit ``width`` with one blank between, each with its width; what is left over widens the id."""
+    shown = list(COLUMNS)
+    while len(shown) > 1 and sum(c.width + 1 for c in shown) - 1 > width:
+        shown.remove(min(shown, key=lambda c: c.weight))
+    spare = width - (sum(c.width + 1 for c in shown) - 1)
+    grown = max(0, min(spare, ID_WIDEST - COLUMNS[0].width))
+    return [(c, c.width + (grown if c.name == "id" else 0)) for c in shown]
