@@ -209,16 +209,13 @@ def run(argv: Sequence[str]) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the ``kvtop`` command: never lets a traceback out for a foreseeable fault."""
+    _open_standard_streams()
     arguments = sys.argv[1:] if argv is None else argv
     debug = os.environ.get("KVTOP_DEBUG", "") not in ("", "0")
     try:
-        code = run(arguments)
+        code = _code_of(arguments)
         sys.stdout.flush()
         return code
-    except UserError as error:
-        if debug:
-            raise
-        return _complain(one_line(error.message), one_line(error.hint), error.code)
     except BrokenPipeError:
         return _reader_left()
     except KeyboardInterrupt:
@@ -226,20 +223,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
-        text = f"internal error: {type(error).__name__}: {error}"
-        return _complain(one_line(text), "KVTOP_DEBUG=1 shows the traceback", 1)
+        return _complain(error)
 
 
-def _complain(message: str, hint: str, code: int) -> int:
+def _code_of(arguments: Sequence[str]) -> int:
+    try:
+        return run(arguments)
+    except SystemExit as done:  # argparse, after --help and --version
+        return done.code if isinstance(done.code, int) else 0
+
+
+def _complain(error: Exception) -> int:
+    """One line on stderr, a second with what to do, and the exit code."""
+    if isinstance(error, UserError):
+        message, hint, code = error.message, error.hint, error.code
+    elif isinstance(error, OSError) and error.strerror:
+        message, hint, code = f"{error.filename or 'standard output'}: {error.strerror}", "", 1
+    else:
+        message, hint, code = f"internal error: {type(error).__name__}: {error}", "KVTOP_DEBUG=1 shows the traceback", 1
     try:
         sys.stdout.flush()
     except OSError:
         _reader_left()
     try:
-        sys.stderr.write(f"kvtop: {message}\n" + (f"  {hint}\n" if hint else ""))
+        sys.stderr.write(f"kvtop: {one_line(message)}\n" + (f"  {one_line(hint)}\n" if hint else ""))
         sys.stderr.flush()
     except OSError:
-        pass
+        pass  # Nobody is left to tell.
     return code
 
 
@@ -248,3 +258,14 @@ def _reader_left() -> int:
     # The interpreter flushes stdout once more at exit; it must not find the closed pipe.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return 0
+
+
+def _open_standard_streams() -> None:
+    """Gives closed standard streams (``2>&-``) somewhere to go, before a socket or a file gets their number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115

@@ -6,17 +6,29 @@ from pathlib import Path
 
 from kvtop.errors import UserError, one_line
 from kvtop.protocol.places import CONTROL_SUFFIX, OBSERVE_SUFFIX, PlaceError, observe_path, socket_folder, valid_name
-from kvtop.sources.discover import Found, live_engines, probe
+from kvtop.sources.discover import Found, live_engines, look
 
 START_ONE = "start one: kvtop demo"
+
+ANSWER_WITHIN = 5.0
+"""Seconds an engine that was named may take for its hello."""
+
+
+def folder(*, create: bool = False) -> Path:
+    """The socket folder. Raises `UserError` where it cannot be used."""
+    try:
+        return socket_folder(create)
+    except PlaceError as error:
+        place, _, advice = str(error).rpartition("; ")
+        raise UserError(place, advice) from None
 
 
 def all_engines() -> list[Found]:
     """Every engine that has a socket in the folder, alive or dead. Raises `UserError` where the folder is unusable."""
     try:
-        return live_engines(socket_folder())
-    except PlaceError as error:
-        raise UserError(str(error)) from None
+        return live_engines(folder())
+    except OSError as error:
+        raise UserError(f"cannot read the socket folder: {error.strerror}", "KVTOP_SOCKET_DIR names another") from None
 
 
 def control_of(path: Path) -> Path:
@@ -64,13 +76,10 @@ def _named(target: str) -> Found:
     else:
         if not valid_name(target):
             raise UserError(f"{target!r} is no engine's name", "engines in the socket folder: kvtop ls", code=2)
-        try:
-            path = observe_path(socket_folder(), target)
-        except PlaceError as error:
-            raise UserError(str(error)) from None
+        path = observe_path(folder(), target)
         if not path.exists():
             raise UserError(f"no engine named {target} is running", _others())
-    found = probe(path)
+    found = look(path.name.removesuffix(OBSERVE_SUFFIX), path, ANSWER_WITHIN)
     if not found.alive:
         raise UserError(f"engine {found.name}: {one_line(found.detail)}", "engines in the socket folder: kvtop ls")
     return found

@@ -9,8 +9,9 @@ from typing import Any
 from kvtop.child import EngineChild, Ready, require_engine, signal_name
 from kvtop.errors import UserError, one_line
 from kvtop.progress import ProgressLine
-from kvtop.protocol.places import observe_path, socket_folder, valid_name
+from kvtop.protocol.places import observe_path, valid_name
 from kvtop.table import number, printable
+from kvtop.target import folder, is_live
 from kvtop.tty import Terminated, require_screen, restored, signals_raise
 
 
@@ -18,8 +19,8 @@ def run(options: argparse.Namespace) -> int:
     if not options.once:
         require_screen()
     require_engine()
-    folder = _folder_for(options.name)
-    child = EngineChild(engine_arguments(options), folder / f"{options.name}.log")
+    place = _place_for(options.name)
+    child = EngineChild(engine_arguments(options), place / f"{options.name}.log")
     progress = ProgressLine()
     try:
         with signals_raise():
@@ -51,19 +52,17 @@ def engine_arguments(options: argparse.Namespace) -> list[str]:
     return arguments
 
 
-def _folder_for(name: str) -> Path:
+def _place_for(name: str) -> Path:
     """The socket folder, made if need be. Raises `UserError` where an engine of that name cannot be started."""
     if not valid_name(name):
         raise UserError(f"{name!r} cannot be a name", "letters, digits, dot, dash, underscore; 64 at most", code=2)
-    from kvtop.target import is_live
-
-    folder = socket_folder(create=True)
-    if is_live(observe_path(folder, name)):
+    place = folder(create=True)
+    if is_live(observe_path(place, name)):
         raise UserError(
             f"an engine named {name} is running",
             f"watch it: kvtop attach {name}; or start one more: kvtop demo --name {name}2",
         )
-    return folder
+    return place
 
 
 def _watch_screen(child: EngineChild, ready: Ready, options: argparse.Namespace) -> int:

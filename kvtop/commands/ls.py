@@ -69,7 +69,7 @@ def _row(fact: dict[str, Any]) -> list[str]:
     usage = fact["kv_usage"]
     return [
         fact["name"],
-        "alive" if fact["alive"] else f"dead: {fact['detail']}",
+        "alive" if fact["alive"] else f"down: {fact['detail']}",
         one_line(fact["kind"] or "–", 16),
         one_line(fact["model"] or "–", 32),
         number(fact["pid"]),
