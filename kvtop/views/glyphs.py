@@ -45,5 +45,5 @@ ASCII = Glyphs(
     unknown="?",
     heat="_.:-=+*@",
     cursor=">",
-    plain=str.maketrans("·–—−→…×≥≤▸▲▼░█▓»⇄◆◇", "|--->~x><>^vc#S>%P~"),
+    plain=str.maketrans("·–—−→…×≥≤▸▲▼░█▓»⇄◆◇─│┌┐└┘●○←↑↓", "|--->~x><>^vc#S>%P~-|++++*o<^v"),
 )
