@@ -18,13 +18,18 @@ class CapacityRule:
     reserves: bool
     """Running requests are promised every block up to their maximum, so their growth never fails."""
     one_batch: bool
-    """Admits only when nothing runs, and then all that fit at once."""
+    """Admits only when nothing runs, and then all that fit at once, whatever the token budget."""
 
-    def tokens_to_admit(self, request: Request) -> int:
-        """Tokens whose KV must fit, those found in the prefix cache included, for the request to be admitted."""
+    def tokens_to_admit(self, request: Request, pool_tokens: int) -> int:
+        """Tokens whose KV must fit, those found in the prefix cache included, for the request to be admitted.
+
+        More than ``pool_tokens``, what the whole pool holds, means it can never be.
+        """
         if self.reserves:
             return request.kv_limit
-        return min(len(request.token_ids) + 1, request.kv_limit)
+        # One token of room to grow, but not where only an empty pool could give it and none is needed yet.
+        known = len(request.token_ids)
+        return max(known, min(known + 1, request.kv_limit, pool_tokens))
 
 
 CAPACITIES = {

@@ -1,0 +1,89 @@
+"""Whether a request can be served at all, and whether it may run now: what it would take, and what there is."""
+
+import math
+from dataclasses import dataclass
+
+from engine.policies.capacity import CapacityRule
+from engine.policy import PolicySet
+from engine.pool import BlockPool
+from engine.prefix import extend_hashes
+from engine.request import Request
+
+MAX_TOKEN_ID = 2**31 - 1
+
+
+def check_servable(request: Request, pool: BlockPool, max_model_len: int) -> None:
+    """Raises ValueError, naming the limit, for a new request that no policy could ever serve."""
+    prompt = request.prompt_tokens
+    if prompt < 1 or prompt != len(request.token_ids):
+        raise ValueError(f"request {request.id} has no prompt, or a wrong count of its tokens")
+    if request.max_tokens < 1:
+        raise ValueError(f"request {request.id} asks for {request.max_tokens} output tokens; the least is 1")
+    if not math.isfinite(request.arrival):
+        raise ValueError(f"request {request.id} has no time of arrival")
+    if min(request.token_ids) < 0 or max(request.token_ids) > MAX_TOKEN_ID:
+        raise ValueError(f"request {request.id} has token ids outside 0…{MAX_TOKEN_ID}")
+    if prompt + 1 > max_model_len:
+        raise ValueError(
+            f"request {request.id} has {prompt} prompt tokens; with one output token that exceeds the context of "
+            f"{max_model_len} tokens"
+        )
+    if pool.blocks_for(prompt) > pool.total:
+        raise ValueError(
+            f"request {request.id} has {prompt} prompt tokens, which need {pool.blocks_for(prompt)} blocks; "
+            f"the whole pool has {pool.total}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What admitting a request now would take, in blocks."""
+
+    hits: list[int]
+    """Blocks that hold its longest prefix in the cache, in order."""
+    need: int
+    """Blocks beyond those."""
+    available: int
+    """Free and cached ones, less its own hits among them, less promises to running requests, less the watermark."""
+    reserved: int
+    watermark: int
+
+    @property
+    def fits(self) -> bool:
+        return self.need <= self.available
+
+
+def find_prefix(request: Request, pool: BlockPool) -> list[int]:
+    """The blocks of its longest cached prefix. Its last token is never among them: computing it yields the next one."""
+    complete = (len(request.token_ids) - 1) // pool.block_size
+    hits: list[int] = []
+    # Hashes are made as they are needed: a miss early in a long prompt costs no hashing of the rest.
+    for i in range(complete):
+        block = pool.lookup(extend_hashes(request, i + 1, pool.block_size)[i])
+        if block is None:
+            break
+        hits.append(block)
+    return hits
+
+
+def weigh(
+    request: Request, pool: BlockPool, rule: CapacityRule, policies: PolicySet, *, reserved: int, alone: bool
+) -> Offer:
+    """``reserved`` blocks are promised to running requests; ``alone``: nothing runs, so no watermark is kept."""
+    hits = find_prefix(request, pool) if policies.prefix_cache else []
+    need = pool.blocks_for(rule.tokens_to_admit(request, pool.total * pool.block_size)) - len(hits)
+    idle_hits = sum(pool.refs_of(block) == 0 for block in hits)
+    watermark = 0 if alone else int(policies.watermark * pool.total)
+    return Offer(hits, need, pool.available - idle_hits - reserved - watermark, reserved, watermark)
+
+
+def never_fits(request: Request, pool: BlockPool, rule: CapacityRule) -> str | None:
+    """Why the whole pool is too small for ``request`` under ``rule``; None where it is not."""
+    blocks = pool.blocks_for(rule.tokens_to_admit(request, pool.total * pool.block_size))
+    if blocks <= pool.total:
+        return None
+    what = "prompt and output limit" if rule.reserves else "prompt"
+    return (
+        f"{request.id} can never run under capacity={rule.name}: "
+        f"its {what} need {blocks} blocks and the pool has {pool.total}"
+    )

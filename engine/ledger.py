@@ -1,0 +1,236 @@
+"""The ledger: whether the scheduler's and the pool's books agree, worked out anew from the block tables.
+
+Checked after every operation in tests and every so often in the running engine. It trusts no counter: what can be
+recounted is recounted. O(blocks), vectorised, except for one walk along the free list.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.pool import ACTIVE, CACHED, FREE, NOBODY, SHARED, BlockPool
+from engine.prefix import NO_HASH
+from engine.request import Request, RequestState
+from kvtop.protocol import BLOCK_STATES
+
+if TYPE_CHECKING:
+    from engine.scheduler import Scheduler
+
+REPORTED = 20
+"""Violations told one by one; of the rest only their number."""
+
+
+def violations(scheduler: "Scheduler") -> list[str]:
+    """What is wrong, a sentence each, naming block and request; empty when all is well."""
+    pool = scheduler.pool
+    found: list[str] = []
+    tables = [r for r in scheduler.requests.values() if r.block_table]
+    found += _queues(scheduler)
+    found += _numbers_in_range(tables, pool)
+    if found:
+        # What follows counts by block number; with wrong tables it would only repeat the complaint.
+        return _cut(found)
+    refs = _references(tables, pool.total)
+    found += _holders(tables, refs, pool)
+    found += _free_list(refs, pool)
+    found += _states(refs, pool)
+    found += _contents(tables, pool)
+    found += _hashes(tables, pool)
+    found += _gauges(refs, pool)
+    found += _promises(scheduler)
+    return _cut(found)
+
+
+def _cut(found: list[str]) -> list[str]:
+    if len(found) <= REPORTED:
+        return found
+    return [*found[:REPORTED], f"and {len(found) - REPORTED} more violations"]
+
+
+def _queues(scheduler: "Scheduler") -> list[str]:
+    """Each live request is in exactly one of the two lists, and only running ones hold anything."""
+    found = []
+    running, waiting = list(scheduler.running), list(scheduler.waiting)
+    listed = sorted(r.num for r in [*running, *waiting])
+    if listed != sorted(scheduler.requests):
+        found.append(f"live requests are {sorted(scheduler.requests)}, but running and waiting lists hold {listed}")
+    for request in running:
+        if request.state not in (RequestState.PREFILL, RequestState.DECODE):
+            found.append(f"request {request.id} is in the running list but is {request.state}")
+    for request in waiting:
+        if request.state not in (RequestState.WAITING, RequestState.PREEMPTED):
+            found.append(f"request {request.id} is in the waiting list but is {request.state}")
+        if request.block_table or request.computed or request.reserved_blocks:
+            found.append(
+                f"request {request.id} waits but has {len(request.block_table)} blocks, {request.computed} computed "
+                f"tokens and {request.reserved_blocks} reserved blocks"
+            )
+    preempted = sum(request.state is RequestState.PREEMPTED for request in waiting)
+    if scheduler.waiting.preempted != preempted:
+        found.append(f"{preempted} preempted requests wait, the queue counts {scheduler.waiting.preempted}")
+    return found
+
+
+def _numbers_in_range(tables: list[Request], pool: BlockPool) -> list[str]:
+    found = []
+    for request in tables:
+        wrong = [block for block in request.block_table if not 0 <= block < pool.total]
+        if wrong:
+            found.append(f"request {request.id} holds block {wrong[0]}, which the pool does not have")
+        elif len(set(request.block_table)) != len(request.block_table):
+            found.append(f"request {request.id} has one block at two places of its table")
+    return found
+
+
+def _references(tables: list[Request], blocks: int) -> NDArray[np.int64]:
+    if not tables:
+        return np.zeros(blocks, np.int64)
+    held = np.concatenate([np.array(request.block_table, dtype=np.int64) for request in tables])
+    return np.bincount(held, minlength=blocks)
+
+
+def _who(tables: list[Request], block: int) -> str:
+    names = [request.id for request in tables if block in request.block_table]
+    return ("request " if len(names) == 1 else "requests ") + ", ".join(names) if names else "no request"
+
+
+def _holders(tables: list[Request], refs: NDArray[np.int64], pool: BlockPool) -> list[str]:
+    found = [
+        f"block {block} counts {pool.refs[block]} references, but it is in {refs[block]} tables, of "
+        f"{_who(tables, block)}"
+        for block in np.flatnonzero(pool.refs != refs).tolist()
+    ]
+    first = np.full(pool.total, NOBODY, np.int64)
+    for request in sorted(tables, key=lambda r: -r.num):
+        first[request.block_table] = request.num
+    found += [
+        f"block {block} names {pool.owner[block]} as its owner, but the first to hold it is {first[block]}, of "
+        f"{_who(tables, block)}"
+        for block in np.flatnonzero(pool.owner != first).tolist()
+    ]
+    several = np.flatnonzero(refs > 1)
+    for block in several[~(pool.sealed[several] & (pool.fill[several] == pool.block_size))].tolist():
+        found.append(
+            f"block {block} is in the tables of {_who(tables, block)} though it can still be written "
+            f"({pool.fill[block]} of {pool.block_size} tokens)"
+        )
+    if sorted(pool.sharers) != several.tolist():
+        found.append("the pool's record of sharers names other blocks than those that are shared")
+    else:
+        for request in tables:
+            for block in request.block_table:
+                if refs[block] > 1 and request.num not in pool.sharers[block]:
+                    found.append(f"block {block} is held by request {request.id}, who is not among its sharers")
+    return found
+
+
+def _free_list(refs: NDArray[np.int64], pool: BlockPool) -> list[str]:
+    """Every block nobody holds is in the list exactly once, and no other."""
+    walked = np.fromiter(pool.free_list, dtype=np.int64)
+    times = np.bincount(walked, minlength=pool.total)
+    found = []
+    for block in np.flatnonzero((times > 0) & (pool.refs != 0) | (times > 0) & (refs != 0)).tolist():
+        found.append(f"block {block} is in the free list while {refs[block]} tables hold it")
+    for block in np.flatnonzero(times > 1).tolist():
+        found.append(f"block {block} is in the free list {times[block]} times")
+    for block in np.flatnonzero((times == 0) & (refs == 0)).tolist():
+        found.append(f"block {block} is lost: no request holds it and it is not in the free list")
+    if len(walked) != len(pool.free_list):
+        found.append(f"the free list counts {len(pool.free_list)} blocks, a walk finds {len(walked)}")
+    return found
+
+
+def _states(refs: NDArray[np.int64], pool: BlockPool) -> list[str]:
+    idle = np.where(pool.hash != NO_HASH, CACHED, FREE)
+    expected = np.where(refs == 0, idle, np.where(refs == 1, ACTIVE, SHARED))
+    return [
+        f"block {block} is marked {BLOCK_STATES[pool.state[block]]}, but it is {BLOCK_STATES[expected[block]]}"
+        for block in np.flatnonzero(pool.state != expected).tolist()
+    ]
+
+
+def _contents(tables: list[Request], pool: BlockPool) -> list[str]:
+    """A table's blocks hold exactly the request's computed tokens, and idle blocks are full or empty."""
+    found = []
+    size = pool.block_size
+    for request in tables:
+        starts = np.arange(len(request.block_table)) * size
+        expected = np.clip(request.computed - starts, 0, size)
+        fill = pool.fill[request.block_table]
+        for i in np.flatnonzero(fill != expected).tolist():
+            found.append(
+                f"block {request.block_table[i]} holds {fill[i]} tokens, but as block {i} of request {request.id} it "
+                f"should hold {expected[i]}"
+            )
+        if request.computed > len(request.block_table) * size or request.computed > len(request.token_ids):
+            found.append(
+                f"request {request.id} has {request.computed} computed tokens in {len(request.block_table)} blocks"
+            )
+    for state, fill_then in ((FREE, 0), (CACHED, size)):
+        for block in np.flatnonzero((pool.state == state) & (pool.fill != fill_then)).tolist():
+            found.append(f"block {block} is {BLOCK_STATES[state]} and holds {pool.fill[block]} tokens")
+    return found
+
+
+def _hashes(tables: list[Request], pool: BlockPool) -> list[str]:
+    """The index and the blocks' hashes say the same, and what a block is found by is what its holder computed."""
+    found = []
+    pairs = list(pool.index.pairs())
+    for hash_, block in pairs:
+        if pool.hash_of(block) != hash_:
+            found.append(
+                f"the prefix index finds block {block} by {hash_:016x}, its hash is {pool.hash_of(block):016x}"
+            )
+    hashed = pool.hash != NO_HASH
+    if not len(pairs) == len(pool.index) == np.count_nonzero(hashed):
+        found.append(
+            f"{np.count_nonzero(hashed)} blocks have a hash, the prefix index holds {len(pairs)} and counts "
+            f"{len(pool.index)}"
+        )
+    for block in np.flatnonzero(hashed & ~(pool.sealed & (pool.fill == pool.block_size))).tolist():
+        found.append(
+            f"block {block} of {_who(tables, block)} has a hash but only {pool.fill[block]} of {pool.block_size} tokens"
+        )
+    for request in tables:
+        known = request.hashes[: len(request.block_table)]
+        actual = pool.hash[request.block_table[: len(known)]]
+        expected = np.array(known, dtype=np.uint64)
+        for i in np.flatnonzero((actual != NO_HASH) & (actual != expected)).tolist():
+            found.append(
+                f"block {request.block_table[i]} has the hash {actual[i]:016x}, but block {i} of request {request.id} "
+                f"is {expected[i]:016x}"
+            )
+    return found
+
+
+def _gauges(refs: NDArray[np.int64], pool: BlockPool) -> list[str]:
+    found = []
+    for state, count in enumerate(np.bincount(pool.state, minlength=len(BLOCK_STATES)).tolist()):
+        if pool.counts[state] != count:
+            found.append(f"{count} blocks are {BLOCK_STATES[state]}, the gauge says {pool.counts[state]}")
+    total = sum(pool.counts[state] for state in (FREE, CACHED, ACTIVE, SHARED))
+    if total != pool.total:
+        found.append(f"free + cached + active + shared is {total}, the pool has {pool.total} blocks")
+    tokens = int(pool.fill[refs > 0].sum())
+    if pool.tokens_in_use != tokens:
+        found.append(f"blocks in use hold {tokens} tokens, the gauge says {pool.tokens_in_use}")
+    return found
+
+
+def _promises(scheduler: "Scheduler") -> list[str]:
+    """Reserved blocks add up, each running request is promised what the rule says, and promises can be kept."""
+    found = []
+    pool, rule = scheduler.pool, scheduler.rule
+    total = sum(request.reserved_blocks for request in scheduler.requests.values())
+    if total != scheduler.reserved_blocks:
+        found.append(f"requests are promised {total} blocks, the scheduler counts {scheduler.reserved_blocks}")
+    for request in scheduler.running:
+        due = pool.blocks_for(request.kv_limit) - len(request.block_table) if rule.reserves else 0
+        if request.reserved_blocks != due:
+            found.append(
+                f"request {request.id} is promised {request.reserved_blocks} blocks; capacity={rule.name} owes it {due}"
+            )
+    if total > pool.available:
+        found.append(f"{total} blocks are promised to running requests, only {pool.available} are available")
+    return found

@@ -1,0 +1,418 @@
+"""Continuous batching with a token budget, chunked prefill and preemption by recompute. No model, no clock, no I/O.
+
+`Scheduler.schedule` → run the plan's items → `Scheduler.commit`, and again. There are no phases: in every iteration
+each running request is given as many tokens as it lacks and the budget allows, in the order of their start; then
+waiting requests are admitted in queue order, until one does not fit (head-of-line: the queue order is kept, a small
+request never overtakes a large one). After vLLM v1's scheduler; the capacity rules after TensorRT-LLM's.
+
+Decisions where the sources differ or leave it open:
+
+- A prompt larger than the whole pool is refused by `add`. A request that only the present rule can never admit (its
+  maximum exceeds the pool under a rule that reserves) ends with an error when its turn comes: waiting would only hold
+  up those behind it.
+- A running request that outgrows the whole pool ends with reason *length*: its output so far is good, and preempting
+  others, or itself, would not help.
+- Under static_batch the batch is formed in one iteration, whatever the token budget: members without tokens yet run
+  all the same, and get theirs as those before them are through.
+- A preempted request goes ahead of all that never ran (fcfs); its blocks keep their hashes, so it may find them again.
+- A block gets a hash only if the block before it has its own: after a reset of the prefix cache, what running requests
+  go on computing is never found by others.
+"""
+
+from dataclasses import dataclass, field
+
+from engine import ledger
+from engine.admission import check_servable, never_fits, weigh
+from engine.batch import BatchItem
+from engine.plan import Admission, HeadVerdict, Plan, PolicyChange, Preemption
+from engine.policies.capacity import CAPACITIES, CapacityRule
+from engine.policies.order import ORDERS
+from engine.policies.victim import VICTIMS
+from engine.policy import PolicySet
+from engine.pool import BlockPool
+from engine.progress import append_token, count_recomputed, write_kv
+from engine.request import FinishReason, Request, RequestState
+from engine.transition import overcommitment, plan_change
+from engine.verdict import (
+    after_preemption,
+    batch_running,
+    draining,
+    no_tokens_left,
+    too_little_room,
+    too_many_running,
+)
+from engine.waiting import WaitingQueue
+from engine.words import counted
+from kvtop.protocol import PolicyValue
+
+RUNNING_STATES = (RequestState.PREFILL, RequestState.DECODE)
+
+
+@dataclass(slots=True)
+class Totals:
+    """Since the start. Meanings as in the protocol's Counters; evictions are counted by the pool."""
+
+    admissions: int = 0
+    preemptions: int = 0
+    finished: int = 0
+    aborted: int = 0
+    prefix_query_tokens: int = 0
+    prefix_hit_tokens: int = 0
+    recomputed_tokens: int = 0
+    prefill_tokens: int = 0
+    decode_tokens: int = 0
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A plan in the making. ``items`` by request num, in the order of the batch."""
+
+    budget: int
+    items: dict[int, BatchItem] = field(default_factory=dict)
+    admitted: list[Admission] = field(default_factory=list)
+    preempted: list[Preemption] = field(default_factory=list)
+    rejected: list[tuple[Request, str]] = field(default_factory=list)
+
+
+class Scheduler:
+    """Owns the requests and, through them, the blocks of one pool. Not thread-safe.
+
+    ``requests``: all live ones by num; each is either in ``waiting`` (head first) or in ``running`` (in the order of
+    their start). ``reserved_blocks``: blocks promised to running requests beyond those they hold. ``rule``: the
+    capacity rule in force, which differs from the policies' while a transition drains. ``verdict``: why the head of
+    the queue was held back in the latest iteration.
+    """
+
+    def __init__(self, pool: BlockPool, policies: PolicySet, *, max_model_len: int) -> None:
+        if max_model_len < 2:
+            raise ValueError(f"a context of {max_model_len} tokens has no room for a prompt and an answer")
+        self.pool = pool
+        self.policies = policies
+        self.max_model_len = max_model_len
+        self.requests: dict[int, Request] = {}
+        self.running: list[Request] = []
+        self.waiting = WaitingQueue(ORDERS[policies.order])
+        self.totals = Totals()
+        self.reserved_blocks = 0
+        self.rule: CapacityRule = CAPACITIES[policies.capacity]
+        self.paused = False
+        self.verdict: HeadVerdict | None = None
+
+    # Requests come and go
+
+    def add(self, request: Request, now: float) -> None:
+        """Queue a new request. ``max_tokens`` is cut to what the context holds.
+
+        Raises ValueError, naming the limit, for one that could never be served.
+        """
+        if request.num in self.requests or request.state is not RequestState.WAITING:
+            raise ValueError(f"request {request.id} (num {request.num}) is not new")
+        check_servable(request, self.pool, self.max_model_len)
+        request.max_tokens = min(request.max_tokens, self.max_model_len - request.prompt_tokens)
+        # The time in the queue counts from its arrival, which cannot be later than now.
+        request.times.since = min(request.arrival, now)
+        self.requests[request.num] = request
+        self.waiting.add(request)
+
+    def abort(self, request: Request, now: float) -> None:
+        """End a live request now; its hashed blocks stay cached. Raises ValueError if it is not live."""
+        self._must_be_live(request)
+        self._end(request, FinishReason.ABORT, now)
+
+    def preempt(self, request: Request, now: float, cause: str) -> Preemption:
+        """Make a running request wait again, on somebody's word. Raises ValueError if it does not run."""
+        self._must_be_live(request)
+        if request.state not in RUNNING_STATES:
+            raise ValueError(f"request {request.id} is {request.state}; only a running one can be preempted")
+        return self._preempt(request, now, cause)
+
+    # One iteration
+
+    def schedule(self, now: float) -> Plan:
+        """Decide the next iteration: blocks are taken for it, requests start, and some may be preempted.
+
+        Scheduling again without a commit is harmless: the same tokens are planned again.
+        """
+        notices = self._settle()
+        evictions = self.pool.evictions
+        draft = _Draft(self.policies.token_budget)
+        if not self.paused:
+            self._grow_running(draft, now)
+        self.verdict = self._admit_waiting(draft, now)
+        return Plan(
+            items=tuple(draft.items.values()),
+            token_budget=self.policies.token_budget,
+            admitted=draft.admitted,
+            preempted=draft.preempted,
+            rejected=draft.rejected,
+            notices=notices,
+            verdict=self.verdict,
+            evicted=self.pool.evictions - evictions,
+        )
+
+    def commit(self, plan: Plan, tokens: list[int], now: float) -> list[Request]:
+        """The plan's items were computed; ``tokens`` has one for each item that samples, in the plan's order.
+
+        Returns the requests that this finished. Items of requests that were aborted or preempted since the plan was
+        made are passed over. Raises ValueError for a wrong number of tokens.
+        """
+        wanted = sum(item.samples for item in plan.items)
+        if len(tokens) != wanted:
+            raise ValueError(f"the batch samples {wanted} tokens, {len(tokens)} came back")
+        sampled = iter(tokens)
+        finished: list[Request] = []
+        for item in plan.items:
+            token = next(sampled) if item.samples else None
+            request = item.request
+            if request.state not in RUNNING_STATES or request.computed != item.start:
+                continue
+            self.totals.recomputed_tokens += count_recomputed(item)
+            if not item.is_decode:
+                self.totals.prefill_tokens += item.count
+            hashing = self.policies.prefix_cache
+            write_kv(request, item.start, item.start + item.count, self.pool, now, hashing=hashing)
+            if token is None:
+                continue
+            self.totals.decode_tokens += 1
+            if (reason := append_token(request, token, self.max_model_len, now)) is not None:
+                self._end(request, reason, now)
+                finished.append(request)
+        return finished
+
+    # Control
+
+    def set_policies(self, changes: dict[str, PolicyValue], transition: str, now: float) -> PolicyChange:
+        """Change policy axes together; all of it or, with ValueError, none. In force from the next iteration on.
+
+        ``transition`` says what happens where the present state breaks the new rule: "drain" admits nothing until it
+        fits, "preempt" preempts down to what fits, at once.
+        """
+        change = plan_change(self, changes, transition)
+        old, self.policies = self.policies, change.new
+        if old.order != change.new.order:
+            self.waiting.reorder(ORDERS[change.new.order])
+        preempted = [self._preempt(victim, now, cause) for victim, cause in change.victims]
+        if not change.drains:
+            self._adopt(CAPACITIES[change.new.capacity])
+        return PolicyChange(old, change.new, change.effects, preempted)
+
+    def preview(self, changes: dict[str, PolicyValue], transition: str) -> list[str]:
+        """The sentences `set_policies` would return as effects; nothing changes. Raises ValueError as it does."""
+        return plan_change(self, changes, transition).effects
+
+    @property
+    def draining(self) -> bool:
+        """The policies' capacity rule is not in force yet: running requests are promised too much for it."""
+        return self.rule.name != self.policies.capacity
+
+    def transition_text(self) -> str | None:
+        """What a policy change still waits for, in a sentence; None when there is nothing."""
+        if self.draining:
+            over = overcommitment(self.running, self.pool)
+            return f"draining to capacity={self.policies.capacity}: running requests may need {counted(over, 'block')} too many"
+        over = len(self.running) - self.policies.max_running
+        if over > 0:
+            return f"draining to max_running={self.policies.max_running}: {over} too many run"
+        return None
+
+    def pause(self) -> None:
+        """Plan nothing from now on; KV stays in place."""
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+
+    def reset_prefix_cache(self) -> int:
+        """Forget what blocks contain; blocks in use keep their KV but match nobody new. Returns how many forgot."""
+        return self.pool.reset_hashes()
+
+    def ledger_violations(self) -> list[str]:
+        """What is wrong in the books, a sentence each; empty when all is well."""
+        return ledger.violations(self)
+
+    # Running requests
+
+    def _grow_running(self, draft: _Draft, now: float) -> None:
+        for request in list(self.running):
+            if draft.budget == 0:
+                break
+            if request.state not in RUNNING_STATES:
+                continue  # A victim of one before it.
+            count = min(request.remaining, draft.budget)
+            if self._make_room(request, request.computed + count, draft, now):
+                self._assign(request, count, draft, now)
+
+    def _make_room(self, request: Request, tokens: int, draft: _Draft, now: float) -> bool:
+        """Preempt until ``request`` can hold ``tokens`` tokens; False when it is out itself."""
+        if self.pool.blocks_for(tokens) > self.pool.total:
+            why = f"{request.id} filled the whole pool of {self.pool.total} blocks; its output ends here"
+            self._end(request, FinishReason.LENGTH, now, why)
+            draft.rejected.append((request, why))
+            return False
+        need = self.pool.blocks_for(tokens) - len(request.block_table)
+        while need > self.pool.available:
+            if self.rule.reserves:
+                raise RuntimeError(f"{request.id} was promised blocks that are not there; see ledger_violations()")
+            victim = VICTIMS[self.policies.victim].choose(self.running)
+            whom = "itself" if victim is request else victim.id
+            cause = (
+                f"{request.id} needs {counted(need, 'block', more=True)}, {self.pool.available} left; "
+                f"{self.policies.rule('victim')} chose {whom}"
+            )
+            draft.preempted.append(self._preempt(victim, now, cause, by=request, need=need))
+            planned = draft.items.pop(victim.num, None)
+            if planned is not None:
+                draft.budget += planned.count
+            if victim is request:
+                return False
+        return True
+
+    def _assign(self, request: Request, count: int, draft: _Draft, now: float) -> None:
+        """Plan the next ``count`` tokens of ``request`` and take the blocks for them; they are there."""
+        end = request.computed + count
+        for _ in range(self.pool.blocks_for(end) - len(request.block_table)):
+            request.block_table.append(self.pool.take(request.num, now))
+            if request.reserved_blocks:
+                request.reserved_blocks -= 1
+                self.reserved_blocks -= 1
+        draft.items[request.num] = BatchItem(request, request.computed, count, end == len(request.token_ids))
+        draft.budget -= count
+
+    # Waiting requests
+
+    def _admit_waiting(self, draft: _Draft, now: float) -> HeadVerdict | None:
+        """Start requests in queue order up to the first that must wait; the verdict on that one."""
+        batch_runs = self.rule.one_batch and bool(self.running)
+        while (head := self.waiting.head) is not None:
+            if (verdict := self._stops_all(head, draft)) is not None:
+                return verdict
+            if (why := never_fits(head, self.pool, self.rule)) is not None:
+                self._end(head, FinishReason.ERROR, now, why)
+                draft.rejected.append((head, why))
+                continue
+            if batch_runs:
+                return batch_running(head, len(self.running), self.policies)
+            if len(self.running) >= self.policies.max_running:
+                return too_many_running(head, len(self.running), self.policies)
+            if draft.budget == 0 and not self.rule.one_batch:
+                return no_tokens_left(head, self.policies)
+            offer = weigh(
+                head, self.pool, self.rule, self.policies, reserved=self.reserved_blocks, alone=not self.running
+            )
+            if not offer.fits:
+                return too_little_room(head, offer, self.policies)
+            self._start(head, offer.hits, draft, now)
+        return None
+
+    def _stops_all(self, head: Request, draft: _Draft) -> HeadVerdict | None:
+        """The verdict when this iteration admits nobody, whatever the head needs."""
+        if self.paused:
+            return HeadVerdict(head, "paused", "scheduling is paused; resume to go on")
+        if self.draining:
+            target = CAPACITIES[self.policies.capacity]
+            return draining(head, never_fits(head, self.pool, target), self.transition_text(), self.policies, self.pool)
+        if draft.preempted:
+            return after_preemption(head, len(draft.preempted), self.policies, self.pool)
+        return None
+
+    def _start(self, request: Request, hits: list[int], draft: _Draft, now: float) -> None:
+        """Admit ``request``: it shares its prefix hits, is promised what the rule promises, and gets tokens."""
+        pool, first = self.pool, request.admissions == 0
+        self.waiting.remove(request)
+        self.running.append(request)
+        for block in hits:
+            pool.share(block, request.num, now)
+        request.block_table = list(hits)
+        request.computed = request.cached = len(hits) * pool.block_size
+        request.computed_ever = max(request.computed_ever, request.computed)
+        waited = max(0.0, now - request.times.since)
+        request.enter(RequestState.PREFILL, now)
+        request.started = now
+        request.admissions += 1
+        self.totals.admissions += 1
+        if first and self.policies.prefix_cache:
+            self.totals.prefix_query_tokens += request.prompt_tokens
+            self.totals.prefix_hit_tokens += request.cached
+        if self.rule.reserves:
+            self._reserve(request)
+        count = min(request.remaining, draft.budget)
+        if count:
+            self._assign(request, count, draft, now)
+        draft.admitted.append(Admission(request, request.cached, len(request.block_table), waited, first))
+
+    # Leaving
+
+    def _preempt(
+        self, victim: Request, now: float, cause: str, by: Request | None = None, need: int | None = None
+    ) -> Preemption:
+        record = Preemption(
+            victim=victim,
+            by=by,
+            cause=cause,
+            need_blocks=need,
+            free_blocks=self.pool.available,
+            tokens_lost=victim.computed,
+            blocks_released=len(victim.block_table),
+            seconds_lost=0.0 if victim.started is None else max(0.0, now - victim.started),
+        )
+        self._release(victim, now)
+        victim.computed = 0
+        victim.preemptions += 1
+        victim.enter(RequestState.PREEMPTED, now)
+        self.running.remove(victim)
+        self.waiting.add(victim)
+        self.totals.preemptions += 1
+        return record
+
+    def _end(self, request: Request, reason: FinishReason, now: float, detail: str | None = None) -> None:
+        if request.state in RUNNING_STATES:
+            self.running.remove(request)
+            self._release(request, now)
+        else:
+            self.waiting.remove(request)
+        request.finish_reason, request.finish_detail = reason, detail
+        request.enter(RequestState.FINISHED, now)
+        del self.requests[request.num]
+        if reason is FinishReason.ABORT:
+            self.totals.aborted += 1
+        else:
+            self.totals.finished += 1
+        if self.verdict is not None and self.verdict.request is request:
+            self.verdict = None
+
+    def _release(self, request: Request, now: float) -> None:
+        # Tail first: of a cached prefix, the end is evicted before the beginning that others may share.
+        for block in reversed(request.block_table):
+            self.pool.release(block, request.num, now)
+        request.block_table = []
+        self._unreserve(request)
+
+    def _must_be_live(self, request: Request) -> None:
+        if self.requests.get(request.num) is not request:
+            raise ValueError(f"request {request.id} is not live")
+
+    # The capacity rule in force
+
+    def _settle(self) -> list[str]:
+        """End a drain when what running requests may need fits."""
+        if not self.draining or overcommitment(self.running, self.pool) > 0:
+            return []
+        self._adopt(CAPACITIES[self.policies.capacity])
+        return [f"{self.policies.rule('capacity')} is in force: what running requests may need now fits"]
+
+    def _adopt(self, rule: CapacityRule) -> None:
+        self.rule = rule
+        for request in self.running:
+            if rule.reserves:
+                self._reserve(request)
+            else:
+                self._unreserve(request)
+
+    def _reserve(self, request: Request) -> None:
+        self._unreserve(request)
+        request.reserved_blocks = self.pool.blocks_for(request.kv_limit) - len(request.block_table)
+        self.reserved_blocks += request.reserved_blocks
+
+    def _unreserve(self, request: Request) -> None:
+        self.reserved_blocks -= request.reserved_blocks
+        request.reserved_blocks = 0

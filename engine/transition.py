@@ -1,0 +1,215 @@
+"""Policy changes: what one would do, to whom, worked out before anything is changed.
+
+`plan_change` is pure. The scheduler's preview and the change itself both go by its result, so what was announced is
+what happens.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from engine.admission import never_fits
+from engine.policies.capacity import CAPACITIES, CapacityRule
+from engine.policies.order import ORDERS
+from engine.policies.victim import VICTIMS
+from engine.policy import PolicySet, spell
+from engine.pool import BlockPool
+from engine.request import Request
+from engine.words import counted
+from kvtop.protocol import PolicyValue
+
+if TYPE_CHECKING:
+    from engine.scheduler import Scheduler
+
+TRANSITIONS = ("drain", "preempt")
+NAMED = 6
+"""Requests named in one sentence; the rest are counted."""
+
+
+@dataclass(slots=True)
+class ChangePlan:
+    """``victims`` with the cause, to be preempted in this order. ``drains``: the old capacity rule goes on for now."""
+
+    new: PolicySet
+    effects: list[str] = field(default_factory=list)
+    victims: list[tuple[Request, str]] = field(default_factory=list)
+    drains: bool = False
+
+
+def promises(running: Iterable[Request], pool: BlockPool) -> int:
+    """Blocks that running requests may still need, beyond those they hold, to reach their maximum."""
+    return sum(pool.blocks_for(r.kv_limit) - len(r.block_table) for r in running)
+
+
+def overcommitment(running: Iterable[Request], pool: BlockPool) -> int:
+    """By how many blocks `promises` exceed what is available; at most 0 when they can be kept."""
+    return promises(running, pool) - pool.available
+
+
+def plan_change(scheduler: "Scheduler", changes: dict[str, PolicyValue], transition: str) -> ChangePlan:
+    """What ``changes`` would do. Raises ValueError, in one sentence, for an unknown axis, value or transition."""
+    if transition not in TRANSITIONS:
+        raise ValueError(f"there is no transition {transition[:40]!r}; choose drain or preempt")
+    old = scheduler.policies
+    plan = ChangePlan(old.changed(changes))
+    stay = _Remaining(scheduler.running, scheduler.pool)
+    if plan.new.max_running != old.max_running or (transition == "preempt" and "max_running" in changes):
+        _change_max_running(plan, old, stay, transition)
+    if plan.new.capacity != old.capacity or (scheduler.draining and "capacity" in changes):
+        _change_capacity(plan, scheduler, stay, transition)
+    elif scheduler.draining:
+        plan.drains = overcommitment(stay.running, scheduler.pool) > 0
+    _describe_the_rest(plan, scheduler)
+    if not plan.effects:
+        plan.effects.append("Nothing changes: these values are in force already.")
+    return plan
+
+
+class _Remaining:
+    """The running requests and the free blocks as they would be once the victims chosen so far are gone."""
+
+    def __init__(self, running: Sequence[Request], pool: BlockPool) -> None:
+        self.running = list(running)
+        self.pool = pool
+        self.available = pool.available
+        self._released: dict[int, int] = {}
+
+    @property
+    def over(self) -> int:
+        return promises(self.running, self.pool) - self.available
+
+    def drop(self, victim: Request) -> None:
+        self.running.remove(victim)
+        for block in victim.block_table:
+            gone = self._released[block] = self._released.get(block, 0) + 1
+            self.available += gone == self.pool.refs_of(block)
+
+
+def _choose(plan: ChangePlan, stay: _Remaining, cause: str) -> Request:
+    victim = VICTIMS[plan.new.victim].choose(stay.running)
+    stay.drop(victim)
+    plan.victims.append((victim, cause))
+    return victim
+
+
+def _change_max_running(plan: ChangePlan, old: PolicySet, stay: _Remaining, transition: str) -> None:
+    limit, runs = plan.new.max_running, len(stay.running)
+    if limit != old.max_running:
+        plan.effects.append(f"max_running goes from {old.max_running} to {limit}; {runs} {_run(runs)} now.")
+    if runs <= limit:
+        return
+    if transition == "drain":
+        plan.effects.append(
+            f"Nothing is admitted until {counted(runs - limit + 1, 'request')} of {_names(stay.running)} end."
+        )
+        return
+    cause = f"policy change to {plan.new.rule('max_running')}: {runs} ran"
+    victims = [_choose(plan, stay, cause) for _ in range(runs - limit)]
+    plan.effects.append(_preempted(victims, f"so that {limit} run"))
+
+
+def _change_capacity(plan: ChangePlan, scheduler: "Scheduler", stay: _Remaining, transition: str) -> None:
+    old, rule = scheduler.policies.capacity, CAPACITIES[plan.new.capacity]
+    if rule.name != old:
+        plan.effects.append(f"capacity goes from {old} to {rule.name}.")
+    if not rule.reserves:
+        plan.effects += _stops_reserving(plan, scheduler)
+        return
+    over = stay.over
+    if over > 0 and transition == "drain":
+        plan.drains = True
+        plan.effects.append(
+            f"Running requests may still need {counted(promises(stay.running, stay.pool), 'block')} and {stay.available} are "
+            f"available: nothing is admitted, and {scheduler.rule.name} goes on, until they fit."
+        )
+    elif over > 0:
+        cause = f"policy change to {plan.new.rule('capacity')}: running requests may need {over} blocks too many"
+        victims = []
+        while stay.over > 0:
+            victims.append(_choose(plan, stay, cause))
+        plan.effects.append(_preempted(victims, "so that the rest can reserve up to their maximum"))
+    if not plan.drains and stay.running:
+        plan.effects.append(
+            f"{_names(stay.running)} {_hold(stay.running)} {counted(promises(stay.running, stay.pool), 'block')} reserved to "
+            "reach their maximum."
+        )
+    if rule.one_batch and stay.running:
+        plan.effects.append(f"Nothing is admitted until {_names(stay.running)} {_end(stay.running)}.")
+    plan.effects += _doomed(plan, scheduler, rule)
+
+
+def _stops_reserving(plan: ChangePlan, scheduler: "Scheduler") -> list[str]:
+    effects = []
+    if scheduler.reserved_blocks:
+        effects.append(f"{counted(scheduler.reserved_blocks, 'block')} reserved for running requests are given back.")
+    if scheduler.draining:
+        effects.append("The draining ends; requests are admitted again.")
+    effects.append(f"When memory runs out a running request is preempted ({plan.new.rule('victim')}).")
+    return effects
+
+
+def _doomed(plan: ChangePlan, scheduler: "Scheduler", rule: CapacityRule) -> list[str]:
+    """Who will be refused at its turn because its maximum exceeds the whole pool."""
+    queued = [*(victim for victim, _ in plan.victims), *scheduler.waiting]
+    doomed = [request for request in queued if never_fits(request, scheduler.pool, rule) is not None]
+    if not doomed:
+        return []
+    return [
+        f"{_names(doomed)} can never run under {rule.name}, with a maximum beyond the pool of "
+        f"{counted(scheduler.pool.total, 'block')}; each ends with an error at its turn."
+    ]
+
+
+def _describe_the_rest(plan: ChangePlan, scheduler: "Scheduler") -> None:
+    """The axes that take effect at once and break nothing."""
+    old, new, pool = scheduler.policies, plan.new, scheduler.pool
+    say = plan.effects.append
+    if new.order != old.order:
+        head, then = scheduler.waiting.head, scheduler.waiting.head_under(ORDERS[new.order])
+        what = "nobody waits now"
+        if head is not None and then is not None:
+            what = f"{then.id} stays at its head" if head is then else f"{then.id} comes to its head before {head.id}"
+        say(f"The queue's order goes from {old.order} to {new.order}; {what}.")
+    if new.victim != old.victim:
+        left = [r for r in scheduler.running if all(r is not victim for victim, _ in plan.victims)]
+        first = f"it would be {VICTIMS[new.victim].choose(left).id} now" if left else "nothing runs now"
+        say(f"The next to be preempted is chosen by {new.victim}, no more by {old.victim}; {first}.")
+    if new.prefix_cache and not old.prefix_cache:
+        say(f"New requests look up their prefix again; {counted(len(pool.index), 'block')} can be found at once.")
+    if old.prefix_cache and not new.prefix_cache:
+        say(
+            f"Nobody looks up a prefix and no more blocks get a hash; {counted(pool.cached_blocks, 'cached block')} stay until "
+            "their room is needed."
+        )
+    if new.token_budget != old.token_budget:
+        say(f"An iteration computes at most {new.token_budget} tokens, no more {old.token_budget}.")
+        if (late := len(scheduler.running) - len(plan.victims) - new.token_budget) > 0:
+            say(f"{counted(late, 'request')} of those running get no token while those before them decode.")
+    if new.watermark != old.watermark:
+        say(
+            f"The watermark goes from {spell(old.watermark)} to {spell(new.watermark)}: admissions leave "
+            f"{counted(int(new.watermark * pool.total), 'block')} free while something runs."
+        )
+
+
+def _preempted(victims: Sequence[Request], purpose: str) -> str:
+    tokens = sum(victim.computed for victim in victims)
+    verb = "is" if len(victims) == 1 else "are"
+    return f"{_names(victims)} {verb} preempted and queued again, {purpose}; {tokens} computed tokens are given up."
+
+
+def _names(requests: Sequence[Request]) -> str:
+    names = ", ".join(request.id for request in requests[:NAMED])
+    return names if len(requests) <= NAMED else f"{names} and {len(requests) - NAMED} more"
+
+
+def _run(count: int) -> str:
+    return "runs" if count == 1 else "run"
+
+
+def _hold(requests: Sequence[Request]) -> str:
+    return "holds" if len(requests) == 1 else "hold"
+
+
+def _end(requests: Sequence[Request]) -> str:
+    return "ends" if len(requests) == 1 else "end"

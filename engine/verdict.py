@@ -1,0 +1,76 @@
+"""Why the head of the queue waits: one function for each answer, with its numbers and a sentence."""
+
+from engine.admission import Offer
+from engine.plan import HeadVerdict
+from engine.policy import PolicySet
+from engine.pool import BlockPool
+from engine.request import Request
+from engine.words import counted
+
+
+def draining(
+    head: Request, never: str | None, transition: str | None, policies: PolicySet, pool: BlockPool
+) -> HeadVerdict:
+    """``never``: why the rule that is to come can never admit it. ``transition``: what is being waited for."""
+    rule = policies.rule("capacity")
+    if never is not None:
+        return HeadVerdict(head, "never_fits", never, rule=rule, limit=pool.total)
+    return HeadVerdict(head, "draining", transition or "draining", rule=rule)
+
+
+def after_preemption(head: Request, preempted: int, policies: PolicySet, pool: BlockPool) -> HeadVerdict:
+    return HeadVerdict(
+        head,
+        "after_preemption",
+        f"{counted(preempted, 'request')} preempted in this iteration: memory is short, so none is admitted",
+        rule=policies.rule("capacity"),
+        available_blocks=pool.available,
+    )
+
+
+def batch_running(head: Request, running: int, policies: PolicySet) -> HeadVerdict:
+    return HeadVerdict(
+        head,
+        "batch_running",
+        f"waits for the batch of {counted(running, 'request')} to end",
+        rule=policies.rule("capacity"),
+    )
+
+
+def too_many_running(head: Request, running: int, policies: PolicySet) -> HeadVerdict:
+    return HeadVerdict(
+        head,
+        "max_running",
+        f"{counted(running, 'request')} running, {policies.max_running} allowed",
+        rule=policies.rule("max_running"),
+        limit=policies.max_running,
+    )
+
+
+def no_tokens_left(head: Request, policies: PolicySet) -> HeadVerdict:
+    return HeadVerdict(
+        head,
+        "token_budget",
+        f"all {policies.token_budget} tokens of this iteration went to requests before it",
+        rule=policies.rule("token_budget"),
+        limit=policies.token_budget,
+    )
+
+
+def too_little_room(request: Request, offer: Offer, policies: PolicySet) -> HeadVerdict:
+    """The verdict on an offer that does not fit."""
+    watermark_decides = offer.need <= offer.available + offer.watermark
+    kept = [f"{offer.reserved} are promised to running requests"] if offer.reserved else []
+    kept += [f"{offer.watermark} are kept free by the watermark"] if offer.watermark else []
+    available = max(0, offer.available)
+    return HeadVerdict(
+        request,
+        "needs_blocks",
+        f"{request.id} needs {counted(offer.need, 'block', more=True)} and can have {available}"
+        + "".join(f"; {k}" for k in kept),
+        rule=policies.rule("watermark" if watermark_decides else "capacity"),
+        need_blocks=offer.need,
+        available_blocks=available,
+        reserved_blocks=offer.reserved,
+        watermark_blocks=offer.watermark,
+    )
