@@ -11,10 +11,11 @@ from pathlib import Path
 class Tmux:
     """One session on a private tmux server (its own socket, no configuration)."""
 
-    def __init__(self, environment: Mapping[str, str], size: tuple[int, int] = (80, 24)) -> None:
+    def __init__(self, environment: Mapping[str, str], size: tuple[int, int], folder: Path) -> None:
         self._server = f"kvtop-test-{os.getpid()}-{id(self):x}"
         self._environment = dict(environment)
         self.size = size
+        self.folder = folder
 
     def _tmux(self, *arguments: str, check: bool = True) -> str:
         done = subprocess.run(
@@ -34,6 +35,8 @@ class Tmux:
         self._tmux(
             "new-session",
             "-d",
+            "-c",
+            str(self.folder),
             "-x",
             str(columns),
             "-y",
