@@ -38,7 +38,11 @@ class Control:
         except ValueError as error:
             if not dry:
                 self._telemetry.event(
-                    "command", severity="warn", uid=pending.uid, pid=pending.pid, detail=f"{command.type} refused: {error}"[:1000]
+                    "command",
+                    severity="warn",
+                    uid=pending.uid,
+                    pid=pending.pid,
+                    detail=f"{command.type} refused: {error}"[:1000],
                 )
             pending.reply(False, message=str(error)[:1000])
             return
@@ -62,7 +66,9 @@ class Control:
             if request.state not in (RequestState.PREFILL, RequestState.DECODE):
                 raise Refused(f"{request.id} is {request.state}, only a running request can be preempted")
             telemetry.preempted(scheduler.preempt(request, now, f"command of uid {asker.uid} pid {asker.pid}"))
-            telemetry.event("command", request=request.num, request_id=request.id, detail=f"preempt {request.id}", **who)
+            telemetry.event(
+                "command", request=request.num, request_id=request.id, detail=f"preempt {request.id}", **who
+            )
             return f"{request.id} preempted; it is queued again", []
         if isinstance(command, Pause):
             if scheduler.paused:

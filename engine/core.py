@@ -45,7 +45,7 @@ class Engine:
         began = self.clock()
         plan = self.scheduler.schedule(began)
         planned = self.clock()
-        if not plan.items and not plan.preempted and not plan.rejected:
+        if not (plan.items or plan.preempted or plan.rejected or plan.notices):
             return None
         self.iteration += 1
         tokens: list[int] = []

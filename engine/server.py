@@ -48,7 +48,13 @@ class Server:
         self._stop.set()
 
     def submit(
-        self, token_ids: list[int], max_tokens: int, *, label: str | None = None, priority: int = 0, sampling: SamplingParams | None = None
+        self,
+        token_ids: list[int],
+        max_tokens: int,
+        *,
+        label: str | None = None,
+        priority: int = 0,
+        sampling: SamplingParams | None = None,
     ) -> Request:
         """Queue one request. Raises ValueError where it can never be served."""
         num = next(self._numbers)
@@ -101,7 +107,9 @@ class Server:
             try:
                 self.submit(arrival.prompt, arrival.max_tokens, label=arrival.label, priority=arrival.priority)
             except ValueError as error:
-                self.telemetry.event("notice", severity="warn", detail=f"refused a {arrival.label} request: {error}"[:1000])
+                self.telemetry.event(
+                    "notice", severity="warn", detail=f"refused a {arrival.label} request: {error}"[:1000]
+                )
             self._next = next(self._arrivals, None)
 
     def _elapsed(self, now: float) -> float:

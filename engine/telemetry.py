@@ -1,8 +1,9 @@
 """Turns what the engine did into frames: the only file that knows both the engine's insides and the protocol."""
 
+import itertools
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from engine.core import Engine, Step
@@ -213,6 +214,8 @@ class Telemetry:
             self.preempted(preemption)
         for request, why in plan.rejected:
             self.finished(request, why)
+        for notice in plan.notices:
+            self.event("notice", detail=notice)
         for item in plan.items:
             self._touched[item.request.num] = item.request
         for request in step.finished:
@@ -296,7 +299,7 @@ class Telemetry:
 
     def _queue(self) -> Queue:
         waiting = self._engine.scheduler.waiting
-        return Queue.model_construct(order=[r.num for r in _first(waiting, QUEUE_SHOWN)], total=len(waiting))
+        return Queue.model_construct(order=[r.num for r in itertools.islice(waiting, QUEUE_SHOWN)], total=len(waiting))
 
     def _status(self) -> Status:
         scheduler = self._engine.scheduler
@@ -321,7 +324,7 @@ class Telemetry:
             kv_tokens=pool.tokens_in_use,
             running=len(scheduler.running),
             waiting=len(scheduler.waiting),
-            preempted=sum(1 for r in scheduler.waiting if r.state is RequestState.PREEMPTED),
+            preempted=scheduler.waiting.preempted,
         )
 
     def _counters(self) -> Counters:
@@ -343,15 +346,6 @@ class Telemetry:
             ledger_checks=self.ledger_checks,
             ledger_violations=self.ledger_violations,
         )
-
-
-def _first(requests: Iterable[Request], count: int) -> list[Request]:
-    chosen = []
-    for request in requests:
-        if len(chosen) == count:
-            break
-        chosen.append(request)
-    return chosen
 
 
 def _batch(step: Step) -> Batch:

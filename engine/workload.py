@@ -82,7 +82,14 @@ class MixWorkload:
     """An endless, seeded sequence of arrivals (exponential gaps, ``rate`` a second; the first few come at once)."""
 
     def __init__(
-        self, encode: Callable[[str], list[int]], scale: Scale, *, rate: float, seed: int, burst: int = 6, groups: int = 2
+        self,
+        encode: Callable[[str], list[int]],
+        scale: Scale,
+        *,
+        rate: float,
+        seed: int,
+        burst: int = 6,
+        groups: int = 2,
     ) -> None:
         if rate <= 0:
             raise ValueError(f"rate {rate} must be above 0 requests/s")
@@ -105,7 +112,9 @@ class MixWorkload:
         count = 0
         while True:
             kind = self._random.choices(MIX, weights)[0]
-            yield Arrival(when, kind.label, self._prompt(kind), max(2, round(kind.output * self.scale.output)), kind.priority)
+            yield Arrival(
+                when, kind.label, self._prompt(kind), max(2, round(kind.output * self.scale.output)), kind.priority
+            )
             count += 1
             if count >= self._burst:
                 when += self._random.expovariate(self.rate)

@@ -4,7 +4,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from kvtop.protocol.commands import Command, Reply
+from kvtop.protocol.commands import AnyCommand, Reply
 
 MAX_MESSAGE = 1000
 
@@ -16,7 +16,7 @@ class PendingCommand:
     """A command that waits for the engine's answer. ``uid`` and ``pid`` are the asker's, where the system tells."""
 
     def __init__(
-        self, command: Command, uid: int | None, pid: int | None, answer: Callable[["PendingCommand", Reply], None]
+        self, command: AnyCommand, uid: int | None, pid: int | None, answer: Callable[["PendingCommand", Reply], None]
     ) -> None:
         self.command = command
         self.uid = uid
@@ -43,7 +43,7 @@ class CommandQueue:
         self._answers: deque[tuple[object, Reply]] = deque()
         self._closed: str | None = None
 
-    def put(self, asker: object, command: Command, uid: int | None, pid: int | None) -> None:
+    def put(self, asker: object, command: AnyCommand, uid: int | None, pid: int | None) -> None:
         pending = PendingCommand(command, uid, pid, self._take_answer)
         with self._lock:
             refusal = self._closed

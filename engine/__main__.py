@@ -1,0 +1,173 @@
+"""``python -m engine``: serve without a screen. Says what it does on stdout, one JSON object a line with --ready-json."""
+
+import argparse
+import ctypes
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from engine.config import EngineConfig
+
+PR_SET_PDEATHSIG = 1
+
+
+class Reporter:
+    """Progress to whoever started the engine: JSON lines for a program, short lines for a person."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+        self._last_percent = -1
+
+    def progress(self, what: str, done: int, total: int | None) -> None:
+        """``done`` and ``total`` in bytes."""
+        percent = -1 if not total else 100 * done // total
+        if percent == self._last_percent and total:
+            return
+        self._last_percent = percent
+        if self._as_json:
+            self._line({"progress": {"what": what, "done": done, "total": total}})
+        else:
+            share = "" if percent < 0 else f" {percent}%"
+            print(f"\r{what}: {done / 1e6:.1f} MB{share}", end="", file=sys.stderr, flush=True)
+
+    def say(self, text: str) -> None:
+        if self._as_json:
+            self._line({"note": text})
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def ready(self, facts: dict[str, Any]) -> None:
+        if self._as_json:
+            self._line({"ready": facts})
+        else:
+            print(f"engine {facts['name']} serves; watch it: kvtop attach {facts['name']}", file=sys.stderr, flush=True)
+
+    def failed(self, why: str, hint: str) -> None:
+        if self._as_json:
+            self._line({"failed": why, "hint": hint})
+        else:
+            print(f"kvtop engine: {why}" + (f" ({hint})" if hint else ""), file=sys.stderr, flush=True)
+
+    def _line(self, facts: dict[str, Any]) -> None:
+        try:
+            print(json.dumps(facts), flush=True)
+        except OSError:
+            # Nobody listens any more; the engine goes on, its log says the rest.
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(prog="kvtop engine", description="Serve kvtop's own engine on a Unix socket.")
+    p.add_argument(
+        "--model", default="smollm2", help="smollm2, random, or a path to a GGUF file (default: %(default)s)"
+    )
+    p.add_argument("--name", default="engine", help="name of its socket (default: %(default)s)")
+    p.add_argument("--blocks", type=int, default=0, help="KV blocks in the pool (default: chosen for the workload)")
+    p.add_argument("--block-size", type=int, default=16, help="tokens a block holds (default: %(default)s)")
+    p.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"])
+    p.add_argument("--attention", default="auto", choices=["auto", "torch", "triton"])
+    p.add_argument("--seed", type=int, default=0, help="of the workload and of random weights")
+    p.add_argument("--workload", default="none", choices=["none", "mix"], help="mix: the demo's chat mix")
+    p.add_argument(
+        "--rate", type=float, default=0.0, help="arrivals a second of the workload (default: the workload's own)"
+    )
+    p.add_argument(
+        "--set", action="append", default=[], metavar="AXIS=VALUE", dest="policies", help="a policy to start with"
+    )
+    p.add_argument(
+        "--ledger-every", type=int, default=64, help="iterations between ledger checks, 0 never (default: %(default)s)"
+    )
+    p.add_argument("--expose-text", action="store_true", help="let prompts and outputs travel to viewers")
+    p.add_argument(
+        "--fallback-random", action="store_true", help="random weights when the model cannot be had, and say so"
+    )
+    p.add_argument("--parent-stdin", action="store_true", help="stop when standard input closes")
+    p.add_argument("--ready-json", action="store_true", help="report progress and readiness as JSON lines on stdout")
+    return p
+
+
+def config_from(args: argparse.Namespace) -> EngineConfig:
+    """Raises ValueError in one sentence for a setting that makes no sense."""
+    policies: dict[str, str] = {}
+    for setting in args.policies:
+        axis, equals, value = setting.partition("=")
+        if not equals:
+            raise ValueError(f"--set {setting!r} is not AXIS=VALUE")
+        policies[axis] = value
+    return EngineConfig(
+        model=args.model,
+        name=args.name,
+        blocks=args.blocks,
+        block_size=args.block_size,
+        device=args.device,
+        attention=args.attention,
+        seed=args.seed,
+        workload=args.workload,
+        rate=args.rate,
+        policies=dict(policies),
+        expose_text=args.expose_text,
+        ledger_every=args.ledger_every,
+    )
+
+
+def _stop_with_parent(stop: Callable[[], None]) -> None:
+    """Stop when stdin closes, and, where the kernel offers it, when the parent dies without closing it."""
+
+    def watch() -> None:
+        while os.read(0, 4096):
+            pass
+        stop()
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Returns the exit code: 0 stopped in order, 1 could not serve, 2 wrong usage."""
+    args = parser().parse_args(argv)
+    reporter = Reporter(args.ready_json)
+    stopping: list[Callable[[], None]] = []
+
+    def stop(*_: object) -> None:
+        if not stopping:
+            os._exit(0)  # Still loading: nothing is open yet that would need an orderly end.
+        stopping[0]()
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, stop)
+    if args.parent_stdin:
+        _stop_with_parent(stop)
+    try:
+        config = config_from(args)
+    except ValueError as error:
+        reporter.failed(str(error), "")
+        return 2
+
+    from engine.build import BuildError, build  # torch is slow to import: only after the arguments hold.
+
+    try:
+        server = build(config, reporter.progress, reporter.say, fallback_random=args.fallback_random)
+        server.publisher.start()
+    except BuildError as error:
+        reporter.failed(str(error), error.hint)
+        return 1
+    except OSError as error:
+        reporter.failed(str(error), "")
+        return 1
+    stopping.append(server.stop)
+    observe, control = server.publisher.places
+    reporter.ready({"name": config.name, "socket": str(observe), "control": str(control)})
+    try:
+        server.run()
+    finally:
+        server.publisher.stop("engine stopped")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

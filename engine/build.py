@@ -1,0 +1,189 @@
+"""Puts an engine together from its configuration: model, pool, scheduler, runner, telemetry, publisher, workload."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from engine.attention import AttentionError, attention_backend
+from engine.config import EngineConfig
+from engine.core import Engine
+from engine.describe import hello
+from engine.fetch import FetchError, Progress, ensure_model
+from engine.gguf import GgufError
+from engine.kv_cache import KVCache, KVCacheError
+from engine.load import LoadedModel, load_model, random_model
+from engine.policy import PolicySet
+from engine.pool import BlockPool
+from engine.runner import ModelRunner
+from engine.scheduler import Scheduler
+from engine.server import Server
+from engine.telemetry import Telemetry
+from engine.workload import MixWorkload, scale_for
+from kvtop.protocol import ModelFacts, PolicyValue
+from kvtop.publish import Publisher
+
+DEFAULT_BLOCKS = 512
+MIX_BLOCKS = 256
+"""Less than the demo's mix needs, on purpose: queueing and preemption are what there is to see."""
+
+MIX_RATE = 1.6
+"""Requests a second: more than two slow cores serve."""
+
+MIX_POLICIES: dict[str, PolicyValue] = {"max_running": 12, "token_budget": 128}
+"""Small iterations, so that the screen moves several times a second on two slow cores."""
+
+
+class BuildError(RuntimeError):
+    """The engine cannot be put together. The text says why, ``hint`` what to do next."""
+
+    def __init__(self, why: str, hint: str = "") -> None:
+        super().__init__(why)
+        self.hint = hint
+
+
+def build(
+    config: EngineConfig,
+    progress: Callable[[str, int, int | None], None],
+    say: Callable[[str], None],
+    *,
+    fallback_random: bool = False,
+) -> Server:
+    """A server that is ready to run; its publisher is not started. Raises `BuildError`.
+
+    ``progress(what, done, total)`` in bytes, ``say(sentence)``: for whoever waits. ``fallback_random``: serve random
+    weights when the model cannot be had, and say so on every screen.
+    """
+    try:
+        policies = PolicySet.of((MIX_POLICIES if config.workload == "mix" else {}) | config.policies)
+    except ValueError as error:
+        raise BuildError(str(error), "see: kvtop ctl policies") from None
+    device = _device(config.device)
+    model, notice = _model(config, device, progress, say, fallback_random)
+    facts = model.config
+    blocks = config.blocks or (MIX_BLOCKS if config.workload == "mix" else DEFAULT_BLOCKS)
+    backend = config.attention if config.attention != "auto" else ("triton" if device == "cuda" else "torch")
+    try:
+        cache = KVCache(
+            layers=facts.layers,
+            blocks=blocks,
+            block_size=config.block_size,
+            kv_heads=facts.kv_heads,
+            head_size=facts.head_size,
+            dtype=model.decoder.dtype,
+            device=device,
+        )
+        attention = attention_backend(backend, device)
+    except KVCacheError as error:
+        raise BuildError(str(error), "give --blocks a smaller number") from None
+    except AttentionError as error:
+        raise BuildError(str(error), "use --attention torch") from None
+    pool = BlockPool(blocks, config.block_size)
+    max_model_len = min(facts.context, blocks * config.block_size)
+    scheduler = Scheduler(pool, policies, max_model_len=max_model_len)
+    engine = Engine(scheduler, ModelRunner(model.decoder, cache, attention, seed=config.seed))
+    telemetry = Telemetry(
+        engine,
+        bytes_per_token=cache.bytes_per_token,
+        cache_dtype=cache.dtype_name,
+        attention_mode=backend,
+        decode_text=model.tokenizer.decode if config.expose_text else None,
+    )
+    workload = None
+    if config.workload == "mix":
+        workload = MixWorkload(
+            model.tokenizer.encode,
+            scale_for(blocks * config.block_size, max_model_len),
+            rate=config.rate or MIX_RATE,
+            seed=config.seed,
+        )
+    if notice is not None:
+        telemetry.event("notice", severity="warn", detail=notice)
+    greeting = hello(
+        config,
+        model=_facts(model),
+        blocks=blocks,
+        cache_dtype=cache.dtype_name,
+        bytes_per_token=cache.bytes_per_token,
+        device=_device_name(device),
+        attention=backend,
+        max_model_len=max_model_len,
+        workload=None if workload is None else workload.describe(),
+        notice=notice,
+        threads=torch.get_num_threads() if device == "cpu" else None,
+    )
+    return Server(
+        engine,
+        telemetry,
+        Publisher(greeting),
+        arrivals=None if workload is None else workload.arrivals(),
+        ledger_every=config.ledger_every,
+    )
+
+
+def _device(wanted: str) -> str:
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise BuildError("no CUDA device is available to torch", "use --device cpu")
+    if wanted == "mps" and not torch.backends.mps.is_available():
+        raise BuildError("no MPS device is available to torch", "use --device cpu")
+    return wanted
+
+
+def _device_name(device: str) -> str:
+    if device == "cuda":
+        return str(torch.cuda.get_device_name())
+    return f"{device}, {torch.get_num_threads()} threads" if device == "cpu" else device
+
+
+def _model(
+    config: EngineConfig,
+    device: str,
+    progress: Callable[[str, int, int | None], None],
+    say: Callable[[str], None],
+    fallback_random: bool,
+) -> tuple[LoadedModel, str | None]:
+    """The model, and what the screen must say about it."""
+    if config.model == "random":
+        return random_model(seed=config.seed, device=device), "random weights: the text is noise, the paging is real"
+    try:
+        if config.model == "smollm2":
+            path = ensure_model(lambda p: _forward(p, progress))
+        else:
+            path = Path(config.model).expanduser()
+            if not path.is_file():
+                raise BuildError(f"no model file at {path}", "give smollm2, random, or the path of a GGUF file")
+        say("loading the model")
+        return load_model(path, device), None
+    except FetchError as error:
+        if not fallback_random:
+            raise BuildError(str(error), error.hint) from None
+        notice = f"random weights, because the model could not be fetched: {error}"[:500]
+        say(notice)
+        return random_model(seed=config.seed, device=device), notice
+    except GgufError as error:
+        raise BuildError(str(error), "give smollm2, random, or the path of a GGUF file") from None
+
+
+def _forward(step: Progress, progress: Callable[[str, int, int | None], None]) -> None:
+    progress(step.what, step.done, step.total)
+
+
+def _facts(model: LoadedModel) -> ModelFacts:
+    config = model.config
+    return ModelFacts(
+        name=config.name[:256],
+        revision=config.revision,
+        random_weights=config.random_weights,
+        weight_dtype=model.weight_dtype
+        if config.stored_as is None
+        else f"{model.weight_dtype} (from {config.stored_as})",
+        layers=config.layers,
+        hidden=config.hidden,
+        query_heads=config.query_heads,
+        kv_heads=config.kv_heads,
+        head_size=config.head_size,
+        vocabulary=config.vocab,
+        context_tokens=config.context,
+    )

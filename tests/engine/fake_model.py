@@ -1,0 +1,56 @@
+"""An engine without a model: the real scheduler and pool, and a runner that makes tokens up."""
+
+import random
+from collections.abc import Sequence
+
+from engine.batch import BatchItem, StepOutput
+from engine.core import Engine
+from engine.policy import PolicySet
+from engine.pool import BlockPool
+from engine.request import Request
+from engine.scheduler import Scheduler
+from engine.telemetry import Telemetry
+from kvtop.protocol import PolicyValue
+
+
+class FakeRunner:
+    """Samples token ids below 1000 from a seed."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._random = random.Random(seed)
+
+    def run(self, items: Sequence[BatchItem]) -> StepOutput:
+        return StepOutput([self._random.randrange(1000) for item in items if item.samples], forward_ms=1.0)
+
+
+class Clock:
+    """Monotonic seconds that pass only when told."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def make_engine(
+    blocks: int = 32, block_size: int = 4, clock: Clock | None = None, **policies: PolicyValue
+) -> tuple[Engine, Telemetry]:
+    scheduler = Scheduler(BlockPool(blocks, block_size), PolicySet.of(policies), max_model_len=blocks * block_size)
+    engine = Engine(scheduler, FakeRunner(), clock or Clock())
+    return engine, Telemetry(
+        engine, bytes_per_token=8, cache_dtype="float32", attention_mode="none", wall=lambda: 1.0e9
+    )
+
+
+def request(num: int, prompt: list[int], max_tokens: int = 8, **more: object) -> Request:
+    return Request(
+        num=num,
+        id=f"r-{num:04d}",
+        token_ids=list(prompt),
+        prompt_tokens=len(prompt),
+        max_tokens=max_tokens,
+        arrival_wall=1.0e9,
+        arrival=100.0,
+        **more,  # type: ignore[arg-type]
+    )
