@@ -14,7 +14,8 @@ from kvtop.views.rows import Role, Row, clean
 HEADER_ROWS = 2
 """Rows above the table: the request in a line, and the titles of the columns."""
 
-_TITLES = " logical  tokens              block  state     fill  refs  hash              shared with"
+_WIDE = 100
+"""From this width on hashes are shown in full, below it their first half."""
 
 
 def table_length(state: EngineState, num: int) -> int:
@@ -32,7 +33,7 @@ def block_table_rows(
     request = state.requests.get(num)
     if request is None:
         return message_rows(f"request #{count(num)} is gone", width, height, glyphs)
-    rows = [_summary(state, request, width), line([(_TITLES, Role.TITLE)], width)]
+    rows = [_summary(state, request, width), _titles(width)]
     room = max(0, height - HEADER_ROWS)
     first = max(0, min(offset, len(request.table) - room))
     shown = list(enumerate(request.table))[first : first + room]
@@ -41,6 +42,15 @@ def block_table_rows(
     partners = _partners(state, request, [block for _, block in shown])
     rows += [_entry(state, logical, block, partners.get(block, []), width) for logical, block in shown]
     return glyphs.rows(exactly(rows, width, height))
+
+
+def _hash_width(width: int) -> int:
+    return 16 if width >= _WIDE else 8
+
+
+def _titles(width: int) -> Row:
+    titles = f"logical  tokens           block  state      fill  refs  {'hash':<{_hash_width(width)}}  shared with"
+    return line([(titles, Role.TITLE)], width)
 
 
 def _summary(state: EngineState, request: RequestRow, width: int) -> Row:
@@ -84,22 +94,22 @@ def _partners(state: EngineState, request: RequestRow, shown: list[int]) -> dict
 def _entry(state: EngineState, logical: int, block: int, partners: list[str], width: int) -> Row:
     size = state.hello.geometry.block_size if state.hello else None
     tokens = f"{logical * size}…{(logical + 1) * size - 1}" if size else "–"
-    spans: list[Span] = [(f"{logical:>8}  {tokens:<16} {block:>8}  ", Role.TEXT)]
+    spans: list[Span] = [(f"{logical:>7}  {tokens:<13} {block:>8}  ", Role.TEXT)]
     blocks = state.blocks
     if blocks is None or block >= blocks.total:
         spans.append((not_exposed(state, "blocks") if blocks is None else "beyond the pool", Role.DIM))
         return line(spans, width)
-    spans += _physical(state, blocks, block, size)
+    spans += _physical(state, blocks, block, size, _hash_width(width))
     if partners:
         spans.append((f"  {', '.join(partners[:8])}{'…' if len(partners) > 8 else ''}", Role.SHARED))
     return line(spans, width)
 
 
-def _physical(state: EngineState, blocks: BlockArrays, block: int, size: int | None) -> list[Span]:
+def _physical(state: EngineState, blocks: BlockArrays, block: int, size: int | None, hashed: int) -> list[Span]:
     name = state_name(state, int(blocks.state[block]))
     fill = f"{count(int(blocks.fill[block]))}/{count(size)}" if size else count(int(blocks.fill[block]))
     return [
         (fixed(name, 8), STATE_ROLES.get(name, Role.UNKNOWN)),
-        (f"{fill:>6}  {count(int(blocks.refs[block])):>4}  ", Role.TEXT),
-        (f"{blocks.hash_of(block) or '–':<16}", Role.DIM),
+        (f"  {fill:>5}  {count(int(blocks.refs[block])):>4}  ", Role.TEXT),
+        (f"{(blocks.hash_of(block) or '–')[:hashed]:<{hashed}}", Role.DIM),
     ]

@@ -11,6 +11,7 @@ from kvtop.views.rows import Role, Row
 _BAR = ("active", "shared", "pinned", "copying", "transfer", "cached")
 """Order from the left; free (its first part reserved) fills the rest."""
 
+_SHORT = {"reserved": "resv", "transfer": "xfer", "copying": "copy"}
 _USED = ("active", "shared", "pinned", "copying", "transfer")
 
 
@@ -91,7 +92,7 @@ def _numbers(state: EngineState, counts: dict[str, int], total: int, width: int)
 
 def _named(weight: int, name: str, number: int, total: int) -> Part:
     role = STATE_ROLES[name]
-    short = name[:4] if len(name) > 6 else name
+    short = _SHORT.get(name, name)
     return part(
         weight,
         ((f"{name} ", Role.TEXT), (f"{count(number)} {percent(number / total)}", role)),

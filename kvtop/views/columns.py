@@ -61,9 +61,7 @@ def _id(row: RequestRow, _mono: float | None) -> Cell:
 def _state(row: RequestRow, _mono: float | None) -> Cell:
     if row.state is None:
         return UNKNOWN, Role.DIM
-    shown = row.state
-    if row.finished and row.finish_reason:
-        shown = f"done {row.finish_reason}"
+    shown = "done" if row.finished else row.state
     return clean(shown), STATE_ROLE.get(row.state, Role.TEXT)
 
 
@@ -139,6 +137,7 @@ COLUMNS = (
     Column("ttft", "ttft", 5, 40, _duration("ttft_s"), _by("ttft_s")),
     Column("tpot", "tpot", 5, 39, _duration("tpot_s"), _by("tpot_s")),
     Column("recomputed", "recomp", 6, 38, _plain("recomputed_tokens"), _by("recomputed_tokens")),
+    Column("end", "end", 6, 35, _text("finish_reason"), _by("finish_reason"), left=True),
     Column("label", "label", 12, 30, _text("label"), _by("label"), left=True),
 )
 

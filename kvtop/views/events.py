@@ -6,9 +6,12 @@ from kvtop.protocol import Event
 from kvtop.state import EngineState, LogEntry, Marker
 from kvtop.views.exposure import message_rows, not_exposed
 from kvtop.views.fit import blank, line
-from kvtop.views.format import clock, count, plural, seconds, value
+from kvtop.views.format import clock, count, plural, seconds, serial, value
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Role, Row, clean
+
+_WIDE = 100
+"""From this width on each event has its iteration before it."""
 
 _SEVERITY = {"info": Role.TEXT, "warn": Role.WARN, "error": Role.BAD}
 
@@ -22,7 +25,7 @@ def _who(num: int | None, name: str | None) -> str:
 def _commander(event: Event) -> str:
     if event.uid is None:
         return ""
-    return f" by uid {count(event.uid)}" + (f" pid {event.pid}" if event.pid is not None else "")
+    return f" by uid {serial(event.uid)}" + (f" pid {serial(event.pid)}" if event.pid is not None else "")
 
 
 def _preempt(event: Event) -> str:
@@ -47,6 +50,21 @@ def _preempt(event: Event) -> str:
         text += " → " + ", ".join(cost)
     if event.need_blocks is not None and event.cause:
         text += f"; {clean(event.cause, 200)}"
+    return text
+
+
+def _preempt_short(event: Event) -> str:
+    """The same for a narrow screen: victim, cause and cost in 70 cells where ids are short."""
+    by = f" by {_who(event.by, event.by_id)}" if event.by is not None or event.by_id else _commander(event)
+    text = f"preempt {_who(event.request, event.request_id)}{by}"
+    if event.need_blocks is not None:
+        text += f": need {count(event.need_blocks)}"
+        text += f", {count(event.free_blocks)} free" if event.free_blocks is not None else ""
+    if event.tokens is not None:
+        spent = f" ({seconds(event.seconds)})" if event.seconds is not None else ""
+        text += f" → lost {count(event.tokens)} tok{spent}"
+    if event.blocks is not None:
+        text += f", {count(event.blocks)} blk"
     return text
 
 
@@ -141,10 +159,13 @@ def event_role(entry: LogEntry) -> int:
 
 
 def _row(entry: LogEntry, width: int) -> Row:
-    iteration = f"i{count(entry.iteration)}" if entry.iteration is not None else ""
-    stamp = f"{clock(entry.wall)} {iteration:<6} " if width >= 60 else f"{clock(entry.wall)} "
+    iteration = f"i{serial(entry.iteration)}" if entry.iteration is not None else ""
+    stamp = f"{clock(entry.wall)} {iteration:<6} " if width >= _WIDE else f"{clock(entry.wall)} "
     mark = "· " if isinstance(entry, Marker) else "! " if entry.severity == "error" else ""
-    return line([(stamp, Role.DIM), (mark + event_sentence(entry), event_role(entry))], width)
+    text = mark + event_sentence(entry)
+    if isinstance(entry, Event) and entry.kind == "preempt" and len(stamp) + len(text) > width:
+        text = mark + _preempt_short(entry)
+    return line([(stamp, Role.DIM), (text, event_role(entry))], width)
 
 
 def shown_events(state: EngineState, kinds: Collection[str] | None = None) -> list[LogEntry]:

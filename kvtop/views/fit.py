@@ -13,10 +13,17 @@ Span = tuple[str, int]
 
 Form = Sequence[Span]
 
+_NEXT_STEP = 8
+"""What each step a part has already shrunk adds to the cost of its next."""
+
 
 @dataclass(frozen=True)
 class Part:
-    """``forms`` from longest to shortest; an empty last form means it may vanish. Higher ``weight`` shrinks later."""
+    """``forms`` from longest to shortest; an empty last form means it may vanish.
+
+    What costs least is done first: ``weight``, twice that to vanish, and more with each step the part has taken, so that
+    parts of like weight take turns and all are shortened before any goes.
+    """
 
     weight: int
     forms: tuple[Form, ...]
@@ -56,10 +63,14 @@ def fit(parts: Iterable[Part], width: int, right: Part | None = None, separator:
         return sum(lengths) + len(separator) * max(0, sum(length > 0 for length in lengths) - 1)
 
     while needed() > width:
-        able = [i for i, p in enumerate(shown) if level[i] + 1 < len(p.forms)]
-        if not able:
+        costs = [
+            (p.weight * (1 if _length(p.forms[level[i] + 1]) else 2) + _NEXT_STEP * level[i], -i)
+            for i, p in enumerate(shown)
+            if level[i] + 1 < len(p.forms)
+        ]
+        if not costs:
             break
-        level[min(able, key=lambda i: (shown[i].weight, -i))] += 1
+        level[-min(costs)[1]] += 1
     forms = [p.forms[i] for p, i in zip(shown, level, strict=True)]
     last = forms.pop() if right else ()
     spans: list[Span] = []

@@ -39,6 +39,14 @@ def count(value: Number) -> str:
     return sign + HUGE
 
 
+def serial(value: Number) -> str:
+    """The number of an iteration, a block or a process, in full: at most 15 digits."""
+    number = _known(value)
+    if number is None or value is None:
+        return UNKNOWN
+    return str(int(value)) if abs(number) < 1e15 else HUGE
+
+
 def _three(number: float) -> str:
     """Three digits: ``1.23``, ``12.3``, ``123``."""
     if number < 9.995:

@@ -2,7 +2,7 @@
 
 from kvtop.state import EngineState, Summary
 from kvtop.views.fit import Part, Span, cut, fit, line, part
-from kvtop.views.format import age, clock, count, percent, plural, rate, seconds, short
+from kvtop.views.format import age, clock, count, percent, plural, rate, seconds, serial, short
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.policies import policy_parts
 from kvtop.views.rows import Role, Row, RowBuilder, clean
@@ -12,10 +12,10 @@ STALE_AFTER = 2.0
 
 
 def header_rows(
-    state: EngineState, now: float, width: int, glyphs: Glyphs = UNICODE, *, frozen: bool = False
+    state: EngineState, now: float, width: int, glyphs: Glyphs = UNICODE, *, held: float | None = None
 ) -> list[Row]:
-    """Three rows, four with the engine's notice. ``frozen``: the viewer itself has stopped following."""
-    rows = [_identity(state, now, width, frozen), _policies(state, now, width), _speed(state, now, width)]
+    """Three rows, four with the engine's notice. ``held``: seconds for which the viewer has held its view still."""
+    rows = [_identity(state, now, width, held), _policies(state, now, width), _speed(state, now, width)]
     if state.hello is not None and state.hello.notice:
         rows.append(line([("! ", Role.WARN), (clean(state.hello.notice, 500), Role.WARN)], width))
     return glyphs.rows(rows)
@@ -24,9 +24,9 @@ def header_rows(
 # -- line 1: who, on what, live or not ----------------------------------------------------------------------------
 
 
-def _identity(state: EngineState, now: float, width: int, frozen: bool) -> Row:
+def _identity(state: EngineState, now: float, width: int, held: float | None) -> Row:
     hello = state.hello
-    right = part(99, *link_forms(state, now, frozen))
+    right = part(99, *link_forms(state, now, held))
     if hello is None:
         return fit([part(9, (("kvtop", Role.TITLE),))], width, right)
     name, kind = clean(hello.engine.name, 128), clean(hello.engine.kind, 64)
@@ -57,7 +57,7 @@ def _distinct(forms: list[tuple[Span, ...]]) -> list[tuple[Span, ...]]:
     return [form for place, form in enumerate(forms) if place == 0 or form != forms[place - 1]]
 
 
-def link_forms(state: EngineState, now: float, frozen: bool = False) -> list[tuple[Span, ...]]:
+def link_forms(state: EngineState, now: float, held: float | None = None) -> list[tuple[Span, ...]]:
     """The state of the connection in words, from long to short; the first word never goes."""
     link = state.link
     silent = state.age(now)
@@ -68,8 +68,9 @@ def link_forms(state: EngineState, now: float, frozen: bool = False) -> list[tup
             return [*_with_reason(word, "", reason, Role.WARN)]
         lost = f" {age(max(0.0, now - link.since))} ago"
         return [*_with_reason("DISCONNECTED", lost, reason, Role.BAD)]
-    if frozen:
-        return [((f"VIEW PAUSED at {clock(state.wall)}", Role.WARN),), (("VIEW PAUSED", Role.WARN),)]
+    if held is not None:
+        paused = f"VIEW PAUSED {age(held)}"
+        return [((f"{paused}, at {clock(state.wall)}", Role.WARN),), ((paused, Role.WARN),)]
     if silent is None:
         return [(("connected, waiting for the first frame", Role.WARN),), (("waiting", Role.WARN),)]
     status = state.status.state if state.status else None
@@ -102,10 +103,8 @@ def _policies(state: EngineState, now: float, width: int) -> Row:
     pace = state.rates.per_second("iterations", state.mono_now(now))
     right: Part | None = None
     if state.iteration is not None:
-        at = f"iteration {count(state.iteration)}"
-        right = part(
-            35, f"{at} · {rate(pace)}/s", f"it {count(state.iteration)} · {rate(pace)}/s", f"{rate(pace)} it/s"
-        )
+        at = serial(state.iteration)
+        right = part(45, f"iteration {at} {rate(pace)}/s", f"it {at} {rate(pace)}/s", f"{rate(pace)} it/s")
     parts = policy_parts(state)
     if state.bad_facts:
         note = f"{plural(state.bad_facts, 'impossible fact')} ignored"
@@ -147,7 +146,7 @@ def _speed(state: EngineState, now: float, width: int) -> Row:
         part(20, (*_value("preempt ", preempted), ("/min (60s)", Role.DIM)), _value("preempt/min ", preempted), ""),
         *_more(state, mono),
     ]
-    return fit(parts, width)
+    return fit(parts, width, separator="  ")
 
 
 def _value(name: str, shown: str) -> tuple[Span, ...]:

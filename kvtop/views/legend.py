@@ -3,7 +3,6 @@
 from kvtop.views.blockmap import BlockMap
 from kvtop.views.cells import AGE_STEPS, SHARE_STEPS, STATE_ROLES, owner_role
 from kvtop.views.fit import Part, Span, fit, part
-from kvtop.views.format import seconds
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import HEAT_STEPS, Role, Row
 
@@ -50,7 +49,7 @@ def _owners() -> Part:
 
 def _recency(glyphs: Glyphs) -> Part:
     ramp: tuple[Span, ...] = tuple((glyphs.heat[step], Role.HEAT0 + step) for step in range(HEAT_STEPS))
-    oldest, newest = seconds(AGE_STEPS[0]), seconds(AGE_STEPS[-1])
+    oldest, newest = f"{AGE_STEPS[0]:g}s", f"{AGE_STEPS[-1]:g}s"
     return part(
         8,
         (("touched over ", Role.DIM), (f"{oldest} ago ", Role.DIM), *ramp, (f" under {newest}", Role.DIM)),

@@ -37,7 +37,7 @@ def policy_parts(state: EngineState) -> list[Part]:
         if place == 0:
             forms += [((shown, Role.ACCENT),)]
         elif not limit and not isinstance(item, bool):
-            forms += [((shown, Role.ACCENT),), ""]
+            forms += [((shown, Role.ACCENT),), ""] if name == "order" else [""]
         else:
             forms += [_pair(f"{brief}{joint}", shown), ""]
         parts.append(part(40 - place, *forms))
