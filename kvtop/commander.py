@@ -19,7 +19,7 @@ class Client(Protocol):
     def send(self, command: Command, timeout: float) -> Reply: ...
 
 
-def _control_client(path: Path) -> Client:
+def control_client(path: Path) -> Client:
     from kvtop.sources.control import ControlClient
 
     return ControlClient(path)
@@ -35,7 +35,7 @@ class Commander:
         self,
         path: Path | None,
         deliver: Callable[[Callable[[], None]], None],
-        connect: Callable[[Path], Client] = _control_client,
+        connect: Callable[[Path], Client] = control_client,
     ) -> None:
         self._path, self._deliver, self._connect = path, deliver, connect
 

@@ -14,17 +14,26 @@ GLOSSARY: tuple[tuple[str, tuple[Term, ...]], ...] = (
     (
         "Header and capacity",
         (
-            Term("prefill", "prompt tokens computed a second, recomputation after preemptions included; mean of the last 5 s"),
+            Term(
+                "prefill",
+                "prompt tokens computed a second, recomputation after preemptions included; mean of the last 5 s",
+            ),
             Term("decode", "output tokens sampled a second; mean of the last 5 s"),
             Term("KV used", "blocks in at least one block table (active and shared) of all blocks of the pool"),
             Term("free", "blocks without owner and content"),
-            Term("cached", "blocks without owner whose content is still valid; a prefix may hit them, a need may evict them"),
+            Term(
+                "cached",
+                "blocks without owner whose content is still valid; a prefix may hit them, a need may evict them",
+            ),
             Term("active", "blocks in exactly one block table"),
             Term("shared", "blocks in more than one block table"),
             Term("reserved", "blocks promised to running requests and not yet taken; part of free and cached"),
             Term("hit", "share of looked-up prompt tokens found in the prefix cache; last 60 s"),
             Term("ttft", "time to first token, arrival to first output token, s; p50 and p95 of the last 60 s"),
-            Term("tpot", "time per output token of finished requests, (last - first) / (tokens - 1), ms; p50 and p95 of the last 60 s"),
+            Term(
+                "tpot",
+                "time per output token of finished requests, (last - first) / (tokens - 1), ms; p50 and p95 of the last 60 s",
+            ),
             Term("preempt/min", "preemptions a minute over the last 60 s"),
             Term("age", "time since the last frame came, by this machine's clock; shown when it exceeds 2 s"),
         ),
@@ -52,7 +61,10 @@ GLOSSARY: tuple[tuple[str, tuple[Term, ...]], ...] = (
             Term("prefill s, decode s", "seconds in that phase, the running phase included"),
             Term("pre", "how often it was preempted"),
             Term("pri", "priority; smaller is more urgent"),
-            Term("verdict", "why the head of the queue was not admitted in the latest iteration: what it needs, what there is, which rule said no"),
+            Term(
+                "verdict",
+                "why the head of the queue was not admitted in the latest iteration: what it needs, what there is, which rule said no",
+            ),
         ),
     ),
     (

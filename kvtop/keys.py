@@ -7,7 +7,7 @@ that name. Only keys that plain terminals and tmux can send are used.
 from dataclasses import dataclass
 from enum import Enum
 
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 
 
 class Where(Enum):
@@ -96,7 +96,7 @@ def actions(where: Where) -> list[Action]:
     return [action for action in ACTIONS if action.where is where]
 
 
-def bindings(where: Where) -> list[Binding]:
+def bindings(where: Where) -> list[BindingType]:
     """Textual's bindings for one place."""
     return [
         Binding(",".join(action.keys), action.name, action.help, show=False, system=False) for action in actions(where)

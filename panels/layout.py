@@ -53,41 +53,46 @@ def _stack(x: int, y: int, width: int, rows: Mapping[str, int]) -> dict[str, Are
     return areas
 
 
-def plan(width: int, height: int, map_rows: Callable[[int], int], detail_rows: int = 1) -> dict[str, Area]:
-    """The area of every panel, by name. ``map_rows(columns)`` tells how many rows of cells the whole map fills.
+FRAME = 3
+"""Rows of the map's panel that are not map: its title, and two about a block."""
 
-    Raises ValueError below `MIN_WIDTH` x `MIN_HEIGHT`.
+
+def plan(width: int, height: int, map_rows: Callable[[int, int], int], header_rows: int = 3) -> dict[str, Area]:
+    """The area of every panel, by name.
+
+    ``map_rows(columns, room)`` tells how many of ``room`` rows the whole map fills; ``header_rows`` is what the header
+    would like. Raises ValueError below `MIN_WIDTH` x `MIN_HEIGHT`.
     """
     if too_small(width, height):
         raise ValueError(f"needs {MIN_WIDTH}x{MIN_HEIGHT}, this is {width}x{height}")
-    top = 2 if height < 20 else 3
-    bar = 1 if height < 28 else 2
+    top = 2 if height < 20 else header_rows
+    bar = 1 if height < 20 else 2
     areas = _stack(0, 0, width, {"header": top, "capacity": bar})
     areas["footer"] = Area(0, height - 1, width, 1)
     y, rest = top + bar, height - top - bar - 1
     if width >= WIDE:
         right = min(max(69, width * 11 // 20), 112)
         left = width - right - 1
-        frame = 1 + detail_rows
-        rows = share(
-            rest,
-            {
-                "map": Need(frame + 1, frame + max(1, map_rows(left)), 3.0),
-                "queue": Need(4, 8 + rest // 4, 1.0),
-            },
-        )
+        queue = Need(4, rest, 1.0)
+        rows = _with_map(rest, left, map_rows, FRAME, {"map": Need(FRAME + 1, rest, 3.0), "queue": queue})
         areas |= _stack(0, y, left, rows)
         areas["divider"] = Area(left, y, 1, rest)
         rows = share(rest, {"requests": Need(5, rest, 3.0), "events": Need(4, rest, 2.0)})
-        areas |= _stack(left + 1, y, right, rows)
-        return areas
-    rows = share(
-        rest,
-        {
-            "map": Need(3, 2 + max(1, map_rows(width)), 7.0),
-            "requests": Need(4, rest, 6.0),
-            "queue": Need(2, 6, 1.6),
-            "events": Need(3, rest, 4.0),
-        },
-    )
-    return areas | _stack(0, y, width, rows)
+        return areas | _stack(left + 1, y, right, rows)
+    frame = FRAME if height >= 20 else FRAME - 1
+    needs = {
+        "map": Need(frame + 1, rest, 7.0),
+        "requests": Need(4, rest, 6.0),
+        "queue": Need(2, 6, 1.6),
+        "events": Need(3, rest, 4.0),
+    }
+    return areas | _stack(0, y, width, _with_map(rest, width, map_rows, frame, needs))
+
+
+def _with_map(
+    rest: int, width: int, map_rows: Callable[[int, int], int], frame: int, needs: dict[str, Need]
+) -> dict[str, int]:
+    """`share`, with what the map does not fill of its part given to the others."""
+    first = share(rest, needs)
+    used = map_rows(width, first["map"] - frame)
+    return share(rest, {**needs, "map": needs["map"]._replace(most=max(needs["map"].least, frame + used))})

@@ -1,0 +1,54 @@
+"""From a source to the state, and to what the screen looks at: the state itself, or a copy held still."""
+
+from kvtop.sources.base import LinkDown, LinkUp, Source
+from kvtop.state import Changes, EngineState
+from kvtop.state.freeze import frozen
+
+
+class Feed:
+    """Drains a source into ``live``. ``shown`` is what views look at; while held it is a copy that stands still."""
+
+    def __init__(self, source: Source, state: EngineState | None = None) -> None:
+        self.source = source
+        self.live = state or EngineState()
+        self.held_since: float | None = None
+        self._still: EngineState | None = None
+        self._asked_at = float("-inf")
+
+    @property
+    def shown(self) -> EngineState:
+        return self.live if self._still is None else self._still
+
+    @property
+    def held(self) -> bool:
+        return self._still is not None
+
+    def drain(self, now: float) -> Changes:
+        """Takes over all that came since the last call."""
+        changes = Changes()
+        for item in self.source.poll():
+            if isinstance(item, LinkUp):
+                new = self.live.link_up(now)
+            elif isinstance(item, LinkDown):
+                new = self.live.link_down(item.reason, item.retrying, now)
+            else:
+                new = self.live.apply(item, now)
+            changes = new if not changes else changes.merge(new)
+        if self.live.resync and now - self._asked_at > KEYFRAME_EVERY:
+            self._asked_at = now
+            self.source.request_keyframe()
+        if self._still is not None:
+            # The one thing that is shown live even then: whether the engine is still there.
+            self._still.link, self._still.bye = self.live.link, self.live.bye
+        return changes
+
+    def hold(self, now: float) -> None:
+        """From now on the view stands still; the live state goes on."""
+        self._still, self.held_since = frozen(self.live, now), now
+
+    def let_go(self) -> None:
+        self._still = self.held_since = None
+
+
+KEYFRAME_EVERY = 2.0
+"""Seconds between two requests for a keyframe while frames do not join; a source may ask by itself too."""

@@ -1,0 +1,184 @@
+"""The map of physical blocks with its cursor, its legend and a line about the block under the cursor."""
+
+from collections.abc import Sequence
+
+from textual.message import Message
+
+from kvtop.keys import Where, bindings
+from kvtop.state import Changes, EngineState
+from kvtop.views.block_detail import block_detail_rows
+from kvtop.views.blockmap import BlockMap
+from kvtop.views.glyphs import UNICODE, Glyphs
+from kvtop.views.holders import holder_rows
+from kvtop.views.legend import legend_rows
+from kvtop.views.rows import Row
+from panels.panel import TitledPanel, title_row, with_rule
+from panels.zoom import ZOOMS, fitting
+
+_BLANK = Row("", b"")
+
+
+class BlockMapPanel(TitledPanel):
+    """Keys move the cursor; ``Enter`` asks for the owner of the block under it."""
+
+    DIGIT = 1
+    BINDINGS = bindings(Where.MAP)
+
+    class OwnerChosen(Message):
+        """The user wants to see the request that owns the block under the cursor."""
+
+        def __init__(self, num: int) -> None:
+            super().__init__()
+            self.num = num
+
+    def __init__(self, state: EngineState, *, id: str = "map", glyphs: Glyphs = UNICODE) -> None:
+        super().__init__(id=id, glyphs=glyphs)
+        self.map = BlockMap(state, glyphs)
+        self.zoom = ZOOMS[0]
+        self.now = 0.0
+        self._widened: list[tuple[Row, Row]] = []
+        self._top = _BLANK
+        self._below: list[Row] = []
+
+    @property
+    def detail_height(self) -> int:
+        """Rows below the map: about the block under the cursor, or about who holds the most."""
+        return 2 if self.body_height > 4 else 1
+
+    @property
+    def map_height(self) -> int:
+        return max(1, self.body_height - self.detail_height)
+
+    def wanted_rows(self, width: int, room: int) -> int:
+        """Rows the map fills at ``width`` when it may have ``room`` rows."""
+        total = self.map.total
+        return min(room, fitting(total, width, room).rows(total, width)) if total else min(room, 3)
+
+    # --- what comes in ---
+
+    def look_at(self, state: EngineState, now: float) -> None:
+        """Another state from now on (a view held still, or let go)."""
+        self.map.state = state
+        self.update(Changes(full=True), now)
+
+    def update(self, changes: Changes, now: float, texts: bool = True) -> None:
+        """Takes over what changed and draws it; the texts around the map only with ``texts``."""
+        self.now = now
+        total = self.map.total
+        self.map.update(changes, now)
+        self.map.tick(now)
+        if self.map.total != total:
+            self._fit()
+        self._draw_map(texts)
+
+    def select(self, blocks: Sequence[int] | None) -> None:
+        """Makes the blocks of a request stand out."""
+        if self.map.select(blocks):
+            self.draw()
+
+    def on_resize(self) -> None:
+        self._fit()
+        super().on_resize()
+
+    def draw(self) -> None:
+        self._draw_map(texts=True)
+
+    def _draw_map(self, texts: bool) -> None:
+        if self.size.width and self.size.height and self.display:
+            if texts:
+                self._write_texts()
+            self.show(self.compose_rows())
+
+    def _fit(self) -> None:
+        width, height = self.size.width, self.map_height
+        total = self.map.state.blocks.total if self.map.state.blocks is not None else 0
+        self.zoom = fitting(total, width, height) if total else ZOOMS[0]
+        lines = -(-(height + self.zoom.gap_rows) // (1 + self.zoom.gap_rows))
+        self.map.layout(total, self.zoom.per_row(width), lines)
+        if not total:
+            self.map.layout(0, width, height)
+        self.map.update(Changes(full=True), self.now)
+
+    # --- looks ---
+
+    def compose_rows(self) -> list[Row]:
+        body = self._map_rows()[: self.map_height]
+        body += [_BLANK] * (self.map_height - len(body))
+        return [self._top, *body, *self._below]
+
+    def _write_texts(self) -> None:
+        """Title and the rows below the map; numbers change too often to be read at the map's own rate."""
+        width = self.size.width
+        state, cursor, height = self.map.state, self.map.cursor, self.detail_height
+        left = title_row(f"blocks by {self.map.mode}", width, self.has_focus, self.DIGIT)
+        title = left.text.rstrip("─")
+        room = width - len(title) - 2
+        legend = with_rule(legend_rows(self.map, room, self.glyphs)[0]) if room > 10 and self.map.total else _BLANK
+        plain = self.glyphs.rows([left])[0]
+        kept = width - len(legend.text) - 1
+        end = plain.text[-1]
+        self._top = (
+            Row(plain.text[:kept] + legend.text + end, plain.roles[:kept] + legend.roles + plain.roles[-1:])
+            if legend.text
+            else plain
+        )
+        if cursor is not None:
+            cell = range(cursor, cursor + 1)
+            if self.map.per_cell > 1:
+                cell = self.map.blocks_at(*self.map.cell_of(cursor))
+            self._below = block_detail_rows(state, cursor, width, self.now, self.glyphs, cell=cell)[:height]
+        else:
+            self._below = holder_rows(state, width, height, self.glyphs)
+
+    def _map_rows(self) -> list[Row]:
+        rows = self.map.rows()
+        if self.zoom.columns == 1 or not self.map.total:
+            return rows
+        # A row that is the same object as before was widened already.
+        known = self._widened
+        same = len(known) == len(rows)
+        self._widened = [
+            known[y] if same and known[y][0] is row else (row, self.zoom.widen(row)) for y, row in enumerate(rows)
+        ]
+        spaced: list[Row] = []
+        for _, wide in self._widened:
+            spaced += [wide, *[_BLANK] * self.zoom.gap_rows]
+        return spaced
+
+    # --- keys ---
+
+    def action_colour(self) -> None:
+        self.map.next_mode()
+        self.draw()
+
+    def action_left(self) -> None:
+        self.map.move(-1, 0)
+        self.draw()
+
+    def action_right(self) -> None:
+        self.map.move(1, 0)
+        self.draw()
+
+    def action_up(self) -> None:
+        self.map.move(0, -1)
+        self.draw()
+
+    def action_down(self) -> None:
+        self.map.move(0, 1)
+        self.draw()
+
+    def action_top(self) -> None:
+        self.map.set_cursor(0)
+        self.draw()
+
+    def action_bottom(self) -> None:
+        self.map.set_cursor(self.map.total - 1)
+        self.draw()
+
+    def action_open(self) -> None:
+        blocks = self.map.state.blocks
+        if self.map.cursor is None or blocks is None:
+            return
+        owner = int(blocks.owner[self.map.cursor])
+        if owner >= 0:
+            self.post_message(self.OwnerChosen(owner))

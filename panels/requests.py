@@ -1,0 +1,148 @@
+"""The table of requests: select, sort, filter, look into, abort, preempt."""
+
+from textual import events
+from textual.message import Message
+
+from kvtop.keys import Where, bindings
+from kvtop.state import EngineState
+from kvtop.views.glyphs import UNICODE, Glyphs
+from kvtop.views.requests import RequestsView, move_selection, ordered, request_rows, requests_title, row_at
+from kvtop.views.rows import Row
+from panels.panel import TitledPanel
+
+LONGEST_FILTER = 64
+
+
+class RequestsPanel(TitledPanel):
+    """The selection stays on its request wherever the order moves it. `Selected` tells of a new one."""
+
+    DIGIT = 2
+    BINDINGS = bindings(Where.REQUESTS)
+
+    class Selected(Message):
+        """Another request is selected; None: none."""
+
+        def __init__(self, num: int | None) -> None:
+            super().__init__()
+            self.num = num
+
+    class Wanted(Message):
+        """The user wants something done with a request: ``open``, ``abort`` or ``preempt``."""
+
+        def __init__(self, what: str, num: int) -> None:
+            super().__init__()
+            self.what, self.num = what, num
+
+    def __init__(self, state: EngineState, *, id: str = "requests", glyphs: Glyphs = UNICODE) -> None:
+        super().__init__(id=id, glyphs=glyphs)
+        self.state = state
+        self.view = RequestsView()
+        self.typing = False
+        self.now = 0.0
+
+    def update(self, state: EngineState, now: float) -> None:
+        self.state, self.now = state, now
+        self.draw()
+
+    def compose_rows(self) -> list[Row]:
+        rows = request_rows(self.state, self.view, self.size.width, self.body_height, self.now, self.glyphs)
+        if self.typing:
+            return self.framed(f"requests: filter {self.view.filter}_", rows, "Enter keep · Esc clear")
+        return self.framed(requests_title(self.state, self.view), rows)
+
+    def select(self, num: int) -> None:
+        """Selects a request by its num and scrolls to it."""
+        self.view.selected = num
+        self._move(0)
+
+    def _move(self, by: int) -> None:
+        before = self.view.selected
+        move_selection(self.state, self.view, by, self.body_height, self.now)
+        self.draw()
+        if self.view.selected != before or by == 0:
+            self.post_message(self.Selected(self.view.selected))
+
+    # --- the filter ---
+
+    def start_filter(self) -> None:
+        self.typing = True
+        self.draw()
+
+    def on_key(self, event: events.Key) -> None:
+        """While a filter is typed every key belongs to it."""
+        if not self.typing:
+            return
+        event.stop()
+        if event.key == "enter":
+            self.typing = False
+        elif event.key == "escape":
+            self.typing, self.view.filter = False, ""
+        elif event.key == "backspace":
+            self.view.filter = self.view.filter[:-1]
+        elif event.character and event.character.isprintable() and len(self.view.filter) < LONGEST_FILTER:
+            self.view.filter += event.character
+        self.view.offset = 0
+        self.draw()
+
+    def on_blur(self) -> None:
+        self.typing = False
+        super().on_blur()
+
+    def on_click(self, event: events.Click) -> None:
+        num = row_at(self.state, self.view, event.y - 1, self.body_height, self.now)
+        if num is not None:
+            self.select(num)
+
+    # --- keys ---
+
+    def action_down(self) -> None:
+        self._move(1)
+
+    def action_up(self) -> None:
+        self._move(-1)
+
+    def action_page_down(self) -> None:
+        self._move(max(1, self.body_height - 2))
+
+    def action_page_up(self) -> None:
+        self._move(-max(1, self.body_height - 2))
+
+    def action_top(self) -> None:
+        self._move(-len(ordered(self.state, self.view, self.now)))
+
+    def action_bottom(self) -> None:
+        self._move(len(ordered(self.state, self.view, self.now)))
+
+    def action_sort(self) -> None:
+        self.view.cycle_sort()
+        self.draw()
+
+    def action_reverse(self) -> None:
+        self.view.flip()
+        self.draw()
+
+    def action_clear(self) -> None:
+        """The filter first, then the selection."""
+        if self.view.filter:
+            self.view.filter = ""
+        elif self.view.selected is not None:
+            self.view.selected = None
+            self.post_message(self.Selected(None))
+        self.draw()
+
+    def _want(self, what: str) -> None:
+        if self.view.selected is None:
+            self.notify("select a request first: j and k", severity="warning", markup=False)
+        else:
+            self.post_message(self.Wanted(what, self.view.selected))
+
+    def action_open(self) -> None:
+        if self.view.selected is None:
+            self._move(0)
+        self._want("open")
+
+    def action_abort(self) -> None:
+        self._want("abort")
+
+    def action_preempt(self) -> None:
+        self._want("preempt")
