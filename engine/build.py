@@ -48,11 +48,12 @@ def build(
     say: Callable[[str], None],
     *,
     fallback_random: bool = False,
+    folder: Path | None = None,
 ) -> Server:
     """A server that is ready to run; its publisher is not started. Raises `BuildError`.
 
     ``progress(what, done, total)`` in bytes, ``say(sentence)``: for whoever waits. ``fallback_random``: serve random
-    weights when the model cannot be had, and say so on every screen.
+    weights when the model cannot be had, and say so on every screen. ``folder``: where the sockets go.
     """
     try:
         policies = PolicySet.of((MIX_POLICIES if config.workload == "mix" else {}) | config.policies)
@@ -115,7 +116,7 @@ def build(
     return Server(
         engine,
         telemetry,
-        Publisher(greeting),
+        Publisher(greeting, folder),
         arrivals=None if workload is None else workload.arrivals(),
         ledger_every=config.ledger_every,
     )

@@ -70,7 +70,8 @@ class Telemetry:
         self._sent_status: Status | None = None
         self._evicted = 0
         self._evicted_since = float("-inf")
-        self._publish_ms = 0.0
+        self.frame_ms = 0.0
+        """Milliseconds it took to build the latest frame."""
         self.ledger_checks = 0
         self.ledger_violations = 0
 
@@ -140,12 +141,12 @@ class Telemetry:
         engine, scheduler, pool = self._engine, self._engine.scheduler, self._engine.scheduler.pool
         now = engine.clock() if step is None else step.ended
         batch = None
-        durations = Durations(publish=self._publish_ms)
+        durations = Durations(publish=self.frame_ms)
         if step is not None:
             self._absorb(step)
             batch = _batch(step)
             durations = Durations(
-                schedule=step.schedule_ms, forward=step.forward_ms, sample=step.sample_ms, publish=self._publish_ms
+                schedule=step.schedule_ms, forward=step.forward_ms, sample=step.sample_ms, publish=self.frame_ms
             )
         changes = [change for request in self._touched.values() if (change := self._change(request)) is not None]
         self._touched.clear()
@@ -176,7 +177,7 @@ class Telemetry:
         )
         self._pending = []
         self._sent_policy_id, self._sent_status, self._sent_queue = policies.version, status, queue
-        self._publish_ms = 1000.0 * (time.perf_counter() - began)
+        self.frame_ms = 1000.0 * (time.perf_counter() - began)
         return frame
 
     def keyframe(self) -> Keyframe:
