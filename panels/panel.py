@@ -15,7 +15,7 @@ def title_row(title: str, width: int, focused: bool, digit: int | None = None, n
     builder = RowBuilder()
     number = "" if digit is None else f"{digit} "
     if focused:
-        builder.add(f"▸{number}{title} ", Role.TITLE | HIGHLIGHT)
+        builder.add(f"▸{number}{title} ", Role.STRONG | HIGHLIGHT)
     else:
         builder.add("─", Role.BORDER).add(number, Role.KEY).add(f"{title} ", Role.TITLE)
     note = f" {note} " if note else ""

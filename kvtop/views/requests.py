@@ -102,7 +102,11 @@ def _row(
         text, role = column.cell(row, mono)
         if builder.width:
             builder.add(" ")
-        role = Role.DIM if row.finished else role
+        if row.finished:
+            role = Role.DIM
+        elif row.num == selected and role >= Role.FREE:
+            # Colours of the map are made for cells; under the selection's bar they would be hard to read.
+            role = Role.STRONG
         text = fixed(text, size) if column.left or len(text) > size else text.rjust(size)
         builder.add(text, role)
     drawn = cut(builder.row(max(builder.width, width)), width)
