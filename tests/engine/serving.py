@@ -1,0 +1,112 @@
+"""Helpers that drive a runner: requests, hand-made block tables, and the real scheduler until all is done."""
+
+import random
+from collections.abc import Callable, Sequence
+
+from engine.attention import AttentionBackend, TorchAttention
+from engine.batch import BatchItem
+from engine.kv_cache import KVCache
+from engine.load import LoadedModel
+from engine.policy import PolicySet
+from engine.pool import BlockPool
+from engine.request import Request, SamplingParams
+from engine.runner import ModelRunner
+from engine.scheduler import Scheduler
+
+
+def make_request(
+    num: int,
+    prompt: Sequence[int],
+    max_tokens: int,
+    *,
+    sampling: SamplingParams | None = None,
+    table: Sequence[int] = (),
+) -> Request:
+    return Request(
+        num=num,
+        id=f"request-{num}",
+        token_ids=list(prompt),
+        prompt_tokens=len(prompt),
+        max_tokens=max_tokens,
+        arrival_wall=0.0,
+        arrival=0.0,
+        sampling=sampling or SamplingParams(),
+        block_table=list(table),
+    )
+
+
+def make_runner(
+    model: LoadedModel,
+    *,
+    blocks: int = 256,
+    block_size: int = 16,
+    attention: AttentionBackend | None = None,
+    seed: int = 0,
+) -> ModelRunner:
+    config = model.config
+    cache = KVCache(
+        layers=config.layers,
+        blocks=blocks,
+        block_size=block_size,
+        kv_heads=config.kv_heads,
+        head_size=config.head_size,
+        dtype=model.decoder.dtype,
+    )
+    return ModelRunner(model.decoder, cache, attention or TorchAttention(), seed=seed)
+
+
+def scattered_table(blocks: int, tokens: int, block_size: int, seed: int) -> list[int]:
+    """Enough blocks for ``tokens``, drawn without order from the whole pool."""
+    return random.Random(seed).sample(range(blocks), -(-tokens // block_size))
+
+
+def advance(runner: ModelRunner, requests: Sequence[Request], chunk: int = 1 << 30) -> None:
+    """One batch in which every request gets at most ``chunk`` tokens; sampled tokens are appended."""
+    items = []
+    for request in requests:
+        count = min(chunk, request.remaining)
+        items.append(BatchItem(request, request.computed, count, count == request.remaining))
+    tokens = iter(runner.run(items).tokens)
+    for item in items:
+        item.request.computed += item.count
+        if item.samples:
+            item.request.token_ids.append(next(tokens))
+
+
+def generate(runner: ModelRunner, requests: Sequence[Request], *, chunk: int = 1 << 30) -> list[list[int]]:
+    """Run all to their maximum on their own block tables; returns their outputs."""
+    while active := [request for request in requests if request.output_tokens < request.max_tokens]:
+        advance(runner, active, chunk)
+    return [request.token_ids[request.prompt_tokens :] for request in requests]
+
+
+class Serving:
+    """The real scheduler and pool over a runner, on a clock that counts iterations."""
+
+    def __init__(self, runner: ModelRunner, policies: PolicySet, *, blocks: int) -> None:
+        assert blocks <= runner.cache.blocks
+        self.runner = runner
+        self.scheduler = Scheduler(
+            BlockPool(blocks, runner.cache.block_size), policies, max_model_len=runner.decoder.config.context
+        )
+        self.iteration = 0
+        self.preemptions = 0
+        self.largest_batch = 0
+
+    def serve(
+        self, requests: Sequence[Request], each: Callable[[int], None] = lambda iteration: None, limit: int = 1000
+    ) -> list[list[int]]:
+        """Add the requests and run until none is left; ``each`` is called before every iteration."""
+        for request in requests:
+            self.scheduler.add(request, float(self.iteration))
+        for _ in range(limit):
+            if not self.scheduler.requests:
+                assert self.scheduler.ledger_violations() == []
+                return [request.token_ids[request.prompt_tokens :] for request in requests]
+            each(self.iteration)
+            plan = self.scheduler.schedule(float(self.iteration))
+            self.preemptions += len(plan.preempted)
+            self.largest_batch = max(self.largest_batch, len(plan.items))
+            self.scheduler.commit(plan, self.runner.run(plan.items).tokens, float(self.iteration))
+            self.iteration += 1
+        raise AssertionError(f"not done after {limit} iterations")
