@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from types import FrameType
 
 from kvtop.errors import UserError
+from kvtop.term.depth import detect
 
 RESET = (
     "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1016l"  # mouse reporting
@@ -35,6 +36,10 @@ def require_screen() -> None:
             raise UserError(f"the screen needs a terminal, and standard {name} is not one", hint, code=2)
     if os.environ.get("TERM", "") in ("", "dumb"):
         raise UserError("the screen needs a terminal that can move its cursor (TERM is unset or dumb)", hint, code=2)
+    try:
+        detect(os.environ, isatty=True)
+    except ValueError as error:
+        raise UserError(str(error), code=2) from None
 
 
 @contextlib.contextmanager

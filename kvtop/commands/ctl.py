@@ -53,8 +53,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _answer(name: str, reply: Reply) -> str:
-    when = "" if reply.iteration is None else f" (from iteration {reply.iteration})"
-    lines = [f"{name}: {one_line(reply.message, 1000) or 'done'}{when}"]
+    said = one_line(reply.message, 1000) or "done"
+    if reply.iteration is not None and str(reply.iteration) not in said:
+        said += f" (iteration {reply.iteration})"
+    lines = [f"{name}: {said}"]
     return "\n".join([*lines, *(f"  {one_line(effect, 1000)}" for effect in reply.effects)])
 
 
@@ -145,7 +147,6 @@ def choices(axis: PolicyAxis) -> str:
         return ", ".join(axis.choices)
     if axis.kind == "bool":
         return "on, off"
-    low = "…" if axis.minimum is None else f"{axis.minimum:g}"
-    high = "…" if axis.maximum is None else f"{axis.maximum:g}"
+    low, high = (("…" if bound is None else f"{bound:.12g}") for bound in (axis.minimum, axis.maximum))
     unit = f" {axis.unit}" if axis.unit else ""
     return f"{low} to {high}{unit}"

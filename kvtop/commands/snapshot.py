@@ -18,8 +18,8 @@ def run(options: argparse.Namespace) -> int:
         raise UserError(f"{target} exists", "give another name: kvtop snapshot FILE")
     found = find_engine(options.engine)
     state = watch(SocketSource(found.path), options.watch)
-    wall = time.time()
-    document = snapshot_document(state, wall, time.monotonic())
+    wall, now = time.time(), time.monotonic()
+    document = snapshot_document(state, wall, now)
     if target is None and _to_stdout(options):
         sys.stdout.write(dumps(document))
         return 0
@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     if not options.no_svg:
         from kvtop.picture import screen_svg
 
-        svg = screen_svg(state, options.size)
+        svg = screen_svg(state, options.size, now)
     path = target or Path(f"{default_stem(found.name, wall)}.json")
     for written in save(document, path, svg):
         print(written)

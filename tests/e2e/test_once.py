@@ -136,8 +136,9 @@ def test_switching_the_capacity_policy_is_logged_with_who_when_from_and_to(engin
     assert event["uid"] == os.getuid()
     assert event["pid"] > 0
     assert event["wall"] > 0
-    assert event["iteration"] == reply["iteration"]
-    later = [e for e in document["events"] if e["kind"] == "preempt" and e["iteration"] > reply["iteration"] + 1]
+    assert event["iteration"] == reply["iteration"] - 1, "it happens between two iterations; the reply names the second"
+    assert f"from iteration {reply['iteration']}" in event["detail"]
+    later = [e for e in document["events"] if e["kind"] == "preempt" and e["iteration"] >= reply["iteration"]]
     assert later == [], "guaranteed_no_evict preempted somebody"
 
 
