@@ -1,12 +1,11 @@
 """Textual's screen updates, put into a cell buffer."""
 
-from rich.console import Console
 from textual._compositor import ChopsUpdate, LayoutUpdate
 
 from kvtop.term.cell_buffer import CellBuffer
 
 
-def absorb(buffer: CellBuffer, update: ChopsUpdate | LayoutUpdate, console: Console) -> None:
+def absorb(buffer: CellBuffer, update: ChopsUpdate | LayoutUpdate) -> None:
     """Puts an update into ``buffer``.
 
     A line comes as *chops*, its parts between widget edges. Those that changed are put whole, where Textual would cut
@@ -20,7 +19,7 @@ def absorb(buffer: CellBuffer, update: ChopsUpdate | LayoutUpdate, console: Cons
         for y, line in enumerate(update.strips, update.region.y):
             x = update.region.x
             for strip in line:
-                put(y, x, table.cells(strip, x, console))
+                put(y, x, table.cells(strip, x))
                 x += strip.cell_length
         return
     for y, first, last in update.spans:
@@ -28,4 +27,4 @@ def absorb(buffer: CellBuffer, update: ChopsUpdate | LayoutUpdate, console: Cons
             # A chop that only touches the span may hold the widget below the one on top: Textual writes nothing of
             # it, so neither do we.
             if chop is not None and x < last and end > first:
-                put(y, x, table.cells(chop, x, console)[: end - x])
+                put(y, x, table.cells(chop, x)[: end - x])

@@ -1,6 +1,6 @@
 """What the screen should show, what the terminal shows, and the shortest bytes from one to the other."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -93,7 +93,7 @@ class CellBuffer:
             return "".join(blocks)
         text = self._encode(runs, rows)
         if 4 < len(runs) <= GROUPED_MOST:
-            text = min(text, self._encode(_by_look(runs, self.table.look), rows), key=_bytes)
+            text = min(text, self._encode(_by_look(runs, self.table.looks), rows), key=_bytes)
         return "".join(blocks) + text
 
     def _blocks(self, y: int, wanted: Cells, shown: Cells, changed: np.ndarray) -> Iterable[str]:
@@ -164,11 +164,11 @@ def _runs(y: int, wanted: Cells, changed: np.ndarray) -> list[Run]:
     ]
 
 
-def _by_look(runs: Iterable[Run], look: Callable[[int], Look]) -> list[Run]:
+def _by_look(runs: Iterable[Run], looks: Sequence[Look]) -> list[Run]:
     """The runs ordered by look, then by place: one switch of look a group, more cursor movements."""
     groups: dict[Look | None, list[Run]] = {}
     for run in runs:
-        groups.setdefault(None if run.look is None else look(run.look), []).append(run)
+        groups.setdefault(None if run.look is None else looks[run.look], []).append(run)
     blanks = groups.pop(None, [])
     hosts = [key for key in groups if key is not None and key.leaves_blanks_alone]
     if blanks:

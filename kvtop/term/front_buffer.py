@@ -19,7 +19,7 @@ from rich.control import Control
 from textual import events
 from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.app import App
-from textual.filter import LineFilter, NoColor
+from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.theme import Theme
 
@@ -31,6 +31,7 @@ from kvtop.term.frame_clock import FrameClock
 from kvtop.term.governor import BACKLOG_LIMIT, Governor
 from kvtop.term.look_table import LookTable, TableFull
 from kvtop.term.palette import Palette
+from kvtop.term.without_colour import WithoutColour
 
 SYNC_START: Final = "\x1b[?2026h"
 SYNC_END: Final = "\x1b[?2026l"
@@ -38,8 +39,8 @@ SYNC_END: Final = "\x1b[?2026l"
 HEAL_EVERY: Final = 0.25
 """Seconds between two pieces sent again in case something else wrote to the terminal; only while frames are drawn."""
 
-HEAL_CELLS: Final = 50
-"""Cells in such a piece: about 50 bytes a frame at 20 frames/s, and a 200x50 screen is healed in 50 s."""
+HEAL_CELLS: Final = 32
+"""Cells in such a piece: about 30 bytes a frame at 20 frames/s, and a 200x50 screen is healed in a minute and a half."""
 
 DRAIN_POLL: Final = 0.05
 """Seconds between looks at whether a terminal that was behind can take a frame again."""
@@ -118,7 +119,7 @@ class FrontBufferApp(App[Result], Generic[Result]):
             self.screen.refresh()
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        return [NoColor()] if self.depth is ColourDepth.NONE else []
+        return [WithoutColour()] if self.depth is ColourDepth.NONE else []
 
     # What Textual calls
 
@@ -145,9 +146,11 @@ class FrontBufferApp(App[Result], Generic[Result]):
         self.theme_changed_signal.subscribe(self, self._repaint_theme)
 
     def on_resize(self, event: events.Resize) -> None:
-        # Even at the same size: the terminal may have wrapped, cut or cleared what it showed.
+        # Even when it is back at the same size, for which Textual repaints nothing: the terminal may have wrapped, cut
+        # or cleared what it showed. At another size the buffer is made anew with the next update.
         if self._buffer is not None:
             self._buffer.distrust()
+            self.call_later(self._send)
 
     def on_app_blur(self, event: events.AppBlur) -> None:
         if self._clock is not None:
@@ -172,12 +175,12 @@ class FrontBufferApp(App[Result], Generic[Result]):
 
     def _absorb(self, update: ChopsUpdate | LayoutUpdate) -> None:
         try:
-            absorb(self._sized_buffer(), update, self.console)
+            absorb(self._sized_buffer(), update)
         except TableFull:
             # Thousands of looks on, most of them long gone. Numbers start again, and so does the screen.
             self._buffer = None
             self.call_later(self.screen.refresh)
-            absorb(self._sized_buffer(), update, self.console)
+            absorb(self._sized_buffer(), update)
 
     def _sized_buffer(self) -> CellBuffer:
         width, height = self.screen.outer_size
@@ -192,7 +195,7 @@ class FrontBufferApp(App[Result], Generic[Result]):
     def _send(self) -> None:
         """Writes what differs as one piece, or leaves it for later while the terminal is behind."""
         buffer, driver = self._buffer, self._driver
-        if buffer is None or driver is None or self._hold_back():
+        if buffer is None or driver is None or not self._paints() or self._hold_back():
             return
         text = buffer.flush()
         cursor = self.screen.outer_size.clamp_offset(self.cursor_position)

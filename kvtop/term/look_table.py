@@ -5,13 +5,12 @@ from typing import Final
 import numpy as np
 from rich.cells import cell_len
 from rich.color import Color, ColorSystem
-from rich.console import Console
 from rich.style import Style
 from textual.strip import Strip
 
 from kvtop.term.depth import ColourDepth
 from kvtop.term.palette import LOOK_SHIFT, Palette
-from kvtop.term.sgr import PLAIN, Look
+from kvtop.term.sgr import PLAIN, Look, switch
 from kvtop.term.strip import BLANK, Cells, CellStrip
 
 BLOCK_LOOK: Final = 2046
@@ -40,8 +39,8 @@ class LookTable:
     """Turns strips into cells: 32-bit numbers whose equality means that they look the same on the screen.
 
     The palette's role bytes have the look numbers 0 to 255; styles of other widgets get the next free ones. What does
-    not fit one character a cell (wide or combining characters, links, control segments) becomes a *block*, painted as
-    one piece.
+    not fit one character a cell (wide or combining characters) becomes a *block*, painted as one piece. Control
+    characters and terminal hyperlinks are left out.
 
     Raises:
         TableFull: From `cells`.
@@ -55,10 +54,10 @@ class LookTable:
             self._numbers.setdefault(look, number)
         self._styles: dict[Style, tuple[int, bool]] = {}
         self._block_numbers: dict[tuple[int, int, str], int] = {}
-        self.blocks: list[tuple[int, int, str]] = []
+        self.blocks: list[tuple[int, int, str]] = []  # column, width, encoded text
         self._system = COLOUR_SYSTEMS[palette.depth]
 
-    def cells(self, strip: Strip, x: int, console: Console) -> Cells:
+    def cells(self, strip: Strip, x: int) -> Cells:
         """The cells of ``strip``, which stands at column ``x``."""
         if isinstance(strip, CellStrip) and strip.palette is self.palette:
             return strip.cells
@@ -66,27 +65,26 @@ class LookTable:
         numbers: list[int] = []
         inkless: list[bool] = []
         lengths: list[int] = []
+        narrow = True
         for text, style, control in strip:
-            if control or (style is not None and style.link):
-                return self._block(strip, x, console)
+            if control:
+                continue
             if not text.isprintable():
                 # Rich gives control characters no width, so leaving them out keeps the columns.
                 text = text.translate(_CONTROLS)
-            if not text.isascii() and cell_len(text) != len(text):
-                return self._block(strip, x, console)
+            narrow = narrow and (text.isascii() or cell_len(text) == len(text))
             number, plain = (0, True) if style is None else self._number(style)
             texts.append(text)
             lengths.append(len(text))
             numbers.append(number)
             inkless.append(plain)
+        if not narrow:
+            return self._block(x, strip.cell_length, texts, numbers)
         joined = "".join(texts)
         codes = np.frombuffer(joined.encode("utf-32-le", "replace"), dtype=np.uint32)
         cells = codes | np.repeat(np.array(numbers, dtype=np.uint32) << LOOK_SHIFT, lengths)
         cells[(codes == BLANK) & np.repeat(inkless, lengths)] = BLANK
         return cells
-
-    def look(self, number: int) -> Look:
-        return self.looks[number]
 
     def _number(self, style: Style) -> tuple[int, bool]:
         known = self._styles.get(style)
@@ -130,13 +128,20 @@ class LookTable:
             return ""
         return ";".join(colour.downgrade(self._system).get_ansi_codes(foreground))
 
-    def _block(self, strip: Strip, x: int, console: Console) -> Cells:
-        key = (x, strip.cell_length, strip.render(console))
-        number = self._block_numbers.get(key)
-        if number is None:
-            number = len(self.blocks)
-            if number >= _BLOCKS_KEPT:
+    def _block(self, x: int, width: int, texts: list[str], numbers: list[int]) -> Cells:
+        out: list[str] = []
+        current = PLAIN
+        for text, number in zip(texts, numbers, strict=True):
+            look = self.looks[number]
+            out += (switch(current, look), text)
+            current = look
+        out.append(switch(current, PLAIN))
+        key = (x, width, "".join(out))
+        number_of = self._block_numbers.get(key)
+        if number_of is None:
+            number_of = len(self.blocks)
+            if number_of >= _BLOCKS_KEPT:
                 raise TableFull
             self.blocks.append(key)
-            self._block_numbers[key] = number
-        return np.full(key[1], BLOCK_LOOK << LOOK_SHIFT | number, dtype=np.uint32)
+            self._block_numbers[key] = number_of
+        return np.full(width, BLOCK_LOOK << LOOK_SHIFT | number_of, dtype=np.uint32)

@@ -77,7 +77,7 @@ def _painting() -> str:
 
     def same(update: CompositorUpdate) -> bool:
         assert isinstance(update, ChopsUpdate | LayoutUpdate)
-        absorb(buffer, update, console)
+        absorb(buffer, update)
         ours.feed(buffer.flush())
         theirs.feed(update.render_segments(console))
         return ours.shown() == theirs.shown()

@@ -1,0 +1,125 @@
+"""Palettes, each depth in a process of its own: a rich style keeps the codes of the depth that first rendered it."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from kvtop.term.depth import ColourDepth
+from kvtop.term.palette import Palette
+from kvtop.views.rows import HEAT_STEPS, HIGHLIGHT, OWNERS, Role
+
+COLOURED = [depth for depth in ColourDepth if depth is not ColourDepth.NONE]
+RAMPS = [Role.HEAT0, Role.SHARE0]
+
+# The sixteen colours as two kinds of terminal mix them.
+VGA = "000000 aa0000 00aa00 aa5500 0000aa aa00aa 00aaaa aaaaaa 555555 ff5555 55ff55 ffff55 5555ff ff55ff 55ffff ffffff"
+XTERM = (
+    "000000 cd0000 00cd00 cdcd00 0000ee cd00cd 00cdcd e5e5e5 7f7f7f ff0000 00ff00 ffff00 5c5cff ff00ff 00ffff ffffff"
+)
+
+RENDER = """
+import io, json, sys
+from rich.console import Console
+from kvtop.term.depth import ColourDepth
+from kvtop.term.palette import Palette
+depth = ColourDepth(sys.argv[1])
+palette = Palette(depth)
+system = {"truecolor": "truecolor", "256": "256"}.get(depth.value, "standard")
+console = Console(color_system=system, force_terminal=True, file=io.StringIO(), _environ={})
+shown = {}
+for byte in range(256):
+    with console.capture() as capture:
+        console.print("x", style=palette.style(byte), end="")
+    shown[byte] = [capture.get(), palette.sgr(byte)]
+print(json.dumps(shown))
+"""
+
+
+def luminance(hexadecimal: str) -> float:
+    """WCAG 2 relative luminance of an sRGB colour."""
+    channels = [int(hexadecimal[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def indexed(params: str) -> str:
+    """The colour of ``38;5;n`` in xterm's cube and grey ramp."""
+    n = int(params.removeprefix("38;5;"))
+    if n >= 232:
+        return f"{8 + 10 * (n - 232):02x}" * 3
+    levels = (0, 95, 135, 175, 215, 255)
+    cube = n - 16
+    return "".join(f"{levels[i]:02x}" for i in (cube // 36, cube // 6 % 6, cube % 6))
+
+
+def basic(params: str, colours: str) -> str:
+    code = int(params)
+    return colours.split()[code % 10 + (8 if code >= 90 else 0)]
+
+
+@pytest.mark.parametrize("first", RAMPS)
+def test_ramps_of_256_colours_rise_in_brightness(first: Role) -> None:
+    looks = Palette(ColourDepth.INDEXED).looks[first : first + HEAT_STEPS]
+    ramp = [luminance(indexed(look.fg)) for look in looks]
+    assert ramp == sorted(ramp)
+    assert len(set(ramp)) == HEAT_STEPS
+
+
+@pytest.mark.parametrize("first", RAMPS)
+@pytest.mark.parametrize("colours", [VGA, XTERM])
+def test_ramps_of_16_colours_never_fall_in_brightness(first: Role, colours: str) -> None:
+    looks = Palette(ColourDepth.ANSI16).looks[first : first + HEAT_STEPS]
+    ramp = [luminance(basic(look.fg, colours)) for look in looks]
+    assert ramp == sorted(ramp)
+    assert len(set(ramp)) >= 5
+
+
+@pytest.mark.parametrize("depth", list(ColourDepth))
+def test_rich_and_the_strips_own_encoding_agree(depth: ColourDepth) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", RENDER, depth.value], capture_output=True, text=True, check=True, timeout=60
+    )
+    shown: dict[str, list[str]] = json.loads(run.stdout)
+    for byte, (text, params) in shown.items():
+        codes = re.fullmatch(r"(?:\x1b\[([0-9;]*)m)?x(?:\x1b\[0m)?", text)
+        assert codes, byte
+        assert sorted((codes[1] or "").split(";")) == sorted(params.split(";")), byte
+
+
+def test_without_colour_there_is_no_colour_code() -> None:
+    palette = Palette(ColourDepth.NONE)
+    for byte in range(256):
+        assert set(palette.sgr(byte).split(";")) <= {"", "1", "2", "4", "7"}, byte
+
+
+@pytest.mark.parametrize("depth", list(ColourDepth))
+def test_only_highlights_paint_the_background(depth: ColourDepth) -> None:
+    palette = Palette(depth)
+    for byte in range(HIGHLIGHT):
+        assert palette.looks[byte].leaves_blanks_alone or byte == Role.PINNED or byte == Role.BAD, byte
+        assert not palette.looks[byte].bg
+        lit = palette.looks[byte | HIGHLIGHT]
+        assert lit.bg or "7" in lit.attrs, byte
+
+
+@pytest.mark.parametrize("depth", list(ColourDepth))
+def test_text_is_in_the_terminals_own_colours(depth: ColourDepth) -> None:
+    assert Palette(depth).sgr(Role.TEXT) == ""
+
+
+@pytest.mark.parametrize("depth", COLOURED)
+def test_owners_and_block_states_can_be_told_apart(depth: ColourDepth) -> None:
+    palette = Palette(depth)
+    assert len({palette.sgr(Role.OWNER0 + i) for i in range(OWNERS)}) == OWNERS
+    states = [Role.FREE, Role.CACHED, Role.ACTIVE, Role.SHARED, Role.COPYING, Role.TRANSFER, Role.PINNED, Role.RESERVED]
+    assert len({palette.sgr(state) for state in states}) == len(states)
+
+
+@pytest.mark.parametrize("depth", list(ColourDepth))
+def test_a_highlight_changes_every_role(depth: ColourDepth) -> None:
+    palette = Palette(depth)
+    for role in Role:
+        assert palette.looks[role] != palette.looks[role | HIGHLIGHT], role
