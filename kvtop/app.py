@@ -185,7 +185,6 @@ class KvtopApp(FrontBufferApp[int]):
         shape = (blocks.total if blocks is not None else 0, self._header_rows)
         if shape != self._shape:
             self._shape = shape
-            self.map.map.total = shape[0]
             self.place()
 
     def _draw_texts(self, now: float) -> None:

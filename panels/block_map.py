@@ -51,8 +51,13 @@ class BlockMapPanel(TitledPanel):
 
     def wanted_rows(self, width: int, room: int) -> int:
         """Rows the map fills at ``width`` when it may have ``room`` rows."""
-        total = self.map.total
+        total = self._total
         return min(room, fitting(total, width, room).rows(total, width)) if total else min(room, 3)
+
+    @property
+    def _total(self) -> int:
+        blocks = self.map.state.blocks
+        return 0 if blocks is None else blocks.total
 
     # --- what comes in ---
 
@@ -91,7 +96,7 @@ class BlockMapPanel(TitledPanel):
 
     def _fit(self) -> None:
         width, height = self.size.width, self.map_height
-        total = self.map.state.blocks.total if self.map.state.blocks is not None else 0
+        total = self._total
         self.zoom = fitting(total, width, height) if total else ZOOMS[0]
         lines = -(-(height + self.zoom.gap_rows) // (1 + self.zoom.gap_rows))
         self.map.layout(total, self.zoom.per_row(width), lines)

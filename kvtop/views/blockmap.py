@@ -224,12 +224,15 @@ class BlockMap:
         chosen = self._selected[part]
         at = self._cursor_cell()
         if chosen.any() or (at is not None and part.start <= at < part.stop):
-            lit = bytearray(roles)
+            lit, shapes = bytearray(roles), list(text)
             for x in np.flatnonzero(chosen).tolist():
                 lit[x] |= HIGHLIGHT
+                # A full block in reverse is a hole, and hides a background: it gets a shape that shows both.
+                if shapes[x] == self.glyphs.solid:
+                    shapes[x] = self.glyphs.chosen
             if at is not None and part.start <= at < part.stop:
-                lit[at - part.start] = Role.KEY | HIGHLIGHT
-            roles = bytes(lit)
+                lit[at - part.start], shapes[at - part.start] = Role.KEY | HIGHLIGHT, self.glyphs.cursor
+            roles, text = bytes(lit), "".join(shapes)
         row = Row(text, roles)
         known = self._rows[y]
         if known == row:

@@ -21,6 +21,8 @@ class Glyphs:
     unknown: str
     heat: str
     cursor: str
+    solid: str = ""
+    chosen: str = ""
     plain: dict[int, int] = field(default_factory=dict)
 
     def state(self, name: str) -> str:
@@ -37,7 +39,7 @@ class Glyphs:
         return [Row(self.text(row.text), row.roles) for row in rows]
 
 
-UNICODE = Glyphs(name="unicode", states="·░█▓»⇄◆◇", unknown="?", heat="▁▂▃▄▅▆▇█", cursor="▸")
+UNICODE = Glyphs(name="unicode", states="·░█▓»⇄◆◇", unknown="?", heat="▁▂▃▄▅▆▇█", cursor="▸", solid="█", chosen="■")
 
 ASCII = Glyphs(
     name="ascii",
