@@ -1,0 +1,127 @@
+"""A scheduler without a model: requests made of numbers, and a runner that checks what it reads."""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from engine.batch import BatchItem, StepOutput
+from engine.plan import Plan
+from engine.policy import PolicySet
+from engine.pool import BlockPool
+from engine.request import Request
+from engine.scheduler import Scheduler
+
+BLOCK = 4
+
+
+def make_request(num: int, prompt: Sequence[int] | int = 5, max_tokens: int = 8, **more: Any) -> Request:
+    """Request ``r<num>``, by default arriving at second ``num``; a whole number as prompt stands for that many tokens
+    nobody else has."""
+    tokens = [1000 * num + i for i in range(prompt)] if isinstance(prompt, int) else list(prompt)
+    more.setdefault("arrival", float(num))
+    return Request(num, f"r{num}", tokens, len(tokens), max_tokens, arrival_wall=0.0, **more)
+
+
+class FakeRunner:
+    """Stands for model and KV memory. What it writes for a position depends on all tokens up to there, as true KV
+    does, and before it samples it reads back the whole sequence through the block table: a block that somebody else
+    wrote, or that was shared wrongly, does not go unseen."""
+
+    def __init__(self, pool: BlockPool, seed: int = 0) -> None:
+        self._size = pool.block_size
+        self._memory = [[0] * pool.block_size for _ in range(pool.total)]
+        self._seed = seed
+
+    def run(self, items: Sequence[BatchItem]) -> StepOutput:
+        histories = {item.request.num: self._history(item.request) for item in items}
+        for item in items:
+            for position in range(item.start, item.start + item.count):
+                block = item.request.block_table[position // self._size]
+                self._memory[block][position % self._size] = histories[item.request.num][position]
+        for item in items:
+            for position in range(item.start + item.count):
+                block = item.request.block_table[position // self._size]
+                held, own = self._memory[block][position % self._size], histories[item.request.num][position]
+                assert held == own, f"position {position} of {item.request.id} in block {block} holds other content"
+        return StepOutput([self._token(item.request) for item in items if item.samples])
+
+    def _history(self, request: Request) -> list[int]:
+        so_far = hash(tuple(request.cache_salt.encode()))
+        return [so_far := hash((so_far, token)) for token in request.token_ids]
+
+    def _token(self, request: Request) -> int:
+        return random.Random(hash((self._seed, *request.token_ids))).randrange(50)
+
+
+class Drive:
+    """A scheduler, its runner and a clock."""
+
+    def __init__(self, blocks: int = 16, *, max_model_len: int = 64, **policies: Any) -> None:
+        self.pool = BlockPool(blocks, BLOCK)
+        self.scheduler = Scheduler(self.pool, PolicySet.of(policies), max_model_len=max_model_len)
+        self.runner = FakeRunner(self.pool)
+        self.now = 100.0
+        self.requests: dict[int, Request] = {}
+
+    def add(self, num: int, prompt: Sequence[int] | int = 5, max_tokens: int = 8, **more: Any) -> Request:
+        request = make_request(num, prompt, max_tokens, **more)
+        self.scheduler.add(request, self.now)
+        self.requests[num] = request
+        return request
+
+    def step(self) -> Plan:
+        """One iteration, with the ledger checked between planning and committing and after."""
+        plan = self.scheduler.schedule(self.now)
+        assert self.scheduler.ledger_violations() == []
+        self.now += 0.5
+        self.finished = self.scheduler.commit(plan, self.runner.run(plan.items).tokens, self.now)
+        assert self.scheduler.ledger_violations() == []
+        self.now += 0.5
+        return plan
+
+    def steps(self, count: int) -> list[Plan]:
+        return [self.step() for _ in range(count)]
+
+    def run_out(self, limit: int = 2000) -> int:
+        """Steps until nothing is left to do; fails when that takes more than ``limit``."""
+        for done in range(limit):
+            if not self.scheduler.requests:
+                return done
+            self.step()
+        raise AssertionError(f"still not done after {limit} steps")
+
+    @property
+    def running(self) -> list[str]:
+        return [request.id for request in self.scheduler.running]
+
+    @property
+    def waiting(self) -> list[str]:
+        return [request.id for request in self.scheduler.waiting]
+
+
+class Mirror:
+    """The pool as a viewer sees it, folded from the changes alone."""
+
+    def __init__(self, pool: BlockPool) -> None:
+        self._pool = pool
+        self._blocks: dict[int, tuple[int, ...]] = {}
+        self._hashes: dict[int, str] = {}
+        self._apply(pool.all_runs())
+
+    def _apply(self, runs: Sequence[tuple[int, ...]]) -> None:
+        for start, count, *facts in runs:
+            for block in range(start, start + count):
+                self._blocks[block] = tuple(facts)
+
+    def check(self) -> None:
+        """Fold the latest changes; the result must be the pool."""
+        runs, hashes = self._pool.take_changes()
+        self._apply(runs)
+        for block, value in hashes:
+            self._hashes.pop(block, None)
+            if value is not None:
+                self._hashes[block] = value
+        truth = {start + i: tuple(facts) for start, count, *facts in self._pool.all_runs() for i in range(count)}
+        wrong = [block for block in truth if truth[block] != self._blocks[block]]
+        assert not wrong, f"block {wrong[0]} changed without saying so"
+        assert sorted(self._hashes.items()) == self._pool.all_hashes()

@@ -1,0 +1,88 @@
+"""Faults planted into the pool, to see that the ledger or the machine that drives it finds them.
+
+Each strikes every few calls, counted on the pool it strikes, so that a run can be repeated exactly.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+from engine.pool import BlockPool
+
+
+def _strikes(pool: BlockPool, every: int) -> bool:
+    calls = getattr(pool, "fault_calls", 0) + 1
+    pool.fault_calls = calls  # type: ignore[attr-defined]
+    return calls % every == 0
+
+
+@contextmanager
+def leaked_reference() -> Iterator[None]:
+    """Now and then a block is dropped from a table without being released."""
+    release = BlockPool.release
+
+    def leaky(self: BlockPool, block: int, owner: int, now: float) -> None:
+        if not _strikes(self, 7):
+            release(self, block, owner, now)
+
+    with patch.object(BlockPool, "release", leaky):
+        yield
+
+
+@contextmanager
+def double_free() -> Iterator[None]:
+    """Releasing a shared block now and then takes away another owner's reference too."""
+    release = BlockPool.release
+
+    def doubled(self: BlockPool, block: int, owner: int, now: float) -> None:
+        others = self.sharers.get(block, set()) - {owner}
+        release(self, block, owner, now)
+        if others and _strikes(self, 2):
+            release(self, block, min(others), now)
+
+    with patch.object(BlockPool, "release", doubled):
+        yield
+
+
+@contextmanager
+def aliased_block() -> Iterator[None]:
+    """Now and then a request is handed a block that another one is writing, with references counted as they should."""
+    take = BlockPool.take
+
+    def aliasing(self: BlockPool, owner: int, now: float) -> int:
+        for block in range(self.total):
+            writable = self.refs_of(block) == 1 and not self.sealed[block] and self.owner[block] != owner
+            if writable and _strikes(self, 5):
+                self.sealed[block] = True
+                self.share(block, owner, now)
+                self.sealed[block] = False
+                return block
+        return take(self, owner, now)
+
+    with patch.object(BlockPool, "take", aliasing):
+        yield
+
+
+@contextmanager
+def stale_hash() -> Iterator[None]:
+    """An evicted block can still be found by the content it no longer has."""
+    with patch.object(BlockPool, "forget", lambda self, block: None):
+        yield
+
+
+@contextmanager
+def missing_dirty_mark() -> Iterator[None]:
+    """Now and then a change of a block does not make it into the next frame."""
+    mark = BlockPool._mark
+
+    def forgetful(self: BlockPool, block: int) -> None:
+        if not _strikes(self, 5):
+            mark(self, block)
+
+    with patch.object(BlockPool, "_mark", forgetful):
+        yield
+
+
+FAULTS: dict[str, Callable[[], "contextmanager[None]"]] = {  # type: ignore[type-arg]
+    fault.__name__: fault for fault in (leaked_reference, double_free, aliased_block, stale_hash, missing_dirty_mark)
+}

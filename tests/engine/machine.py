@@ -1,0 +1,259 @@
+"""A state machine that does to the scheduler whatever users and operators may do, in any order."""
+
+import random
+from collections.abc import Sequence
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from engine.admission import never_fits
+from engine.batch import BatchItem
+from engine.plan import Plan
+from engine.policies.capacity import CAPACITIES
+from engine.policies.order import ORDERS
+from engine.policies.victim import VICTIMS
+from engine.policy import PolicySet
+from engine.pool import BlockPool
+from engine.request import FinishReason, Request, RequestState
+from engine.scheduler import RUNNING_STATES, Scheduler
+from tests.engine.driving import BLOCK, FakeRunner, Mirror, make_request
+
+CONTEXT = 120
+"""Tokens; more than the pools hold, so that some requests can never reach their maximum."""
+
+VALUES: dict[str, st.SearchStrategy[bool | int | float | str]] = {
+    "capacity": st.sampled_from(["max_utilization", *CAPACITIES]),
+    "order": st.sampled_from(list(ORDERS)),
+    "victim": st.sampled_from(list(VICTIMS)),
+    "prefix_cache": st.booleans(),
+    "max_running": st.integers(1, 8),
+    "token_budget": st.sampled_from([64, 32, 16, 1]),
+    "watermark": st.sampled_from([0.0, 0.1, 0.5]),
+}
+
+
+class SchedulerMachine(RuleBasedStateMachine):
+    @initialize(
+        blocks=st.integers(8, 26),
+        capacity=VALUES["capacity"],
+        budget=st.sampled_from([16, 64]),
+        seed=st.integers(0, 999),
+    )
+    def start(self, blocks: int, capacity: str, budget: int, seed: int) -> None:
+        self.pool = BlockPool(blocks, BLOCK)
+        policies = PolicySet.of({"capacity": capacity, "token_budget": budget, "max_running": 6})
+        self.scheduler = Scheduler(self.pool, policies, max_model_len=CONTEXT)
+        self.runner = FakeRunner(self.pool, seed)
+        self.mirror = Mirror(self.pool)
+        self.now = 0.0
+        self.arrived = 0
+        self.barren = 0
+
+    # What users do
+
+    @rule(seed=st.integers(0, 2**32))
+    def arrive(self, seed: int) -> None:
+        draw = random.Random(seed)
+        for _ in range(draw.randint(2, 6)):
+            self._submit(draw)
+
+    @rule(seed=st.integers(0, 2**32))
+    def arrive_while_steps_go_on(self, seed: int) -> None:
+        draw = random.Random(seed)
+        for _ in range(draw.randint(3, 10)):
+            self._submit(draw)
+            self.step(draw.randint(1, 5))
+
+    def _submit(self, draw: random.Random) -> None:
+        num = self.arrived
+        self.arrived += 1
+        # Forks share 10 tokens with each other and 24 with their own kind.
+        fork = draw.choice([0, 0, 0, 1, 2])
+        prefix = [i if i < 10 else 100 * fork + i for i in range(draw.choice([0, 9, 12, 24, 24]))]
+        prompt = prefix + [1000 + (7 * num + i) % 900 for i in range(draw.choice([1, 3, 10, 30]))]
+        request = make_request(
+            num,
+            prompt,
+            draw.choice([1, 5, 20, 90]),
+            arrival=self.now,
+            priority=draw.randint(-2, 2),
+            cache_salt=draw.choice(["", "", "", "tenant"]),
+            stop_ids=draw.choice([frozenset(), frozenset({7, 8})]),
+        )
+        if self.pool.blocks_for(len(prompt)) <= self.pool.total:
+            self.scheduler.add(request, self.now)
+            return
+        try:
+            self.scheduler.add(request, self.now)
+        except ValueError as error:
+            assert "pool" in str(error)
+            return
+        raise AssertionError(f"{request.id} was taken in though the pool cannot hold its prompt")
+
+    @rule(which=st.integers(0, 99))
+    @precondition(lambda self: self.scheduler.requests)
+    def abort(self, which: int) -> None:
+        request = self._pick(which, list(self.scheduler.requests.values()))
+        self.scheduler.abort(request, self.now)
+        assert request.state is RequestState.FINISHED
+        assert request.finish_reason is FinishReason.ABORT
+        assert request.num not in self.scheduler.requests
+
+    # What the engine does
+
+    @rule(count=st.integers(1, 4))
+    def step(self, count: int) -> None:
+        self.scheduler.resume()
+        for _ in range(count):
+            self._step()
+
+    @rule(count=st.integers(8, 30))
+    def step_for_long(self, count: int) -> None:
+        self.step(count)
+
+    @rule(which=st.integers(0, 99))
+    @precondition(lambda self: self.scheduler.requests)
+    def step_with_an_abort_before_the_commit(self, which: int) -> None:
+        plan = self.scheduler.schedule(self.now)
+        tokens = self.runner.run(plan.items).tokens
+        if self.scheduler.requests:
+            self.abort(which)
+        self.scheduler.commit(plan, tokens, self.now)
+
+    # What operators do
+
+    @rule(changes=st.fixed_dictionaries({}, optional=VALUES), transition=st.sampled_from(["drain", "preempt"]))
+    def set_policies(self, changes: dict[str, bool | int | float | str], transition: str) -> None:
+        before = self._snapshot()
+        announced = self.scheduler.preview(changes, transition)
+        assert self._snapshot() == before, "a preview changed something"
+        change = self.scheduler.set_policies(changes, transition, self.now)
+        assert change.effects == announced
+        assert all(self.scheduler.policies.values()[axis] == value for axis, value in changes.items())
+        named = " ".join(announced)
+        for preemption in change.preempted[:6]:
+            assert preemption.victim.id in named, "a victim was not announced"
+        if transition == "preempt":
+            assert "max_running" not in changes or len(self.scheduler.running) <= self.scheduler.policies.max_running
+            assert "capacity" not in changes or not self.scheduler.draining
+        else:
+            assert not change.preempted
+
+    @rule(
+        capacity=st.sampled_from(["guaranteed_no_evict", "static_batch"]),
+        transition=st.sampled_from(["drain", "preempt"]),
+        seed=st.integers(0, 2**32),
+    )
+    def demand_a_guarantee_of_a_busy_engine(self, capacity: str, transition: str, seed: int) -> None:
+        self.set_policies({"capacity": "max_utilization", "token_budget": 64, "max_running": 8}, "drain")
+        self.arrive_while_steps_go_on(seed)
+        self.set_policies({"capacity": capacity}, transition)
+        self.step(3)
+
+    @rule(which=st.integers(0, 99))
+    @precondition(lambda self: self.scheduler.running)
+    def preempt(self, which: int) -> None:
+        victim = self._pick(which, self.scheduler.running)
+        record = self.scheduler.preempt(victim, self.now, "test")
+        assert victim.state is RequestState.PREEMPTED
+        assert victim in self.scheduler.waiting
+        assert record.victim is victim
+
+    @rule()
+    def reset_prefix_cache(self) -> None:
+        self.scheduler.reset_prefix_cache()
+        assert self.pool.cached_blocks == 0
+        assert self.pool.all_hashes() == []
+
+    @rule()
+    def pause(self) -> None:
+        """The next step resumes; until then, the other rules act on a paused scheduler."""
+        self.scheduler.pause()
+        self._step()
+
+    # What must hold
+
+    @invariant()
+    def books_agree(self) -> None:
+        if hasattr(self, "scheduler"):
+            assert self.scheduler.ledger_violations() == []
+            self.mirror.check()
+
+    def teardown(self) -> None:
+        """Whatever happened before, everything ends."""
+        if not hasattr(self, "scheduler"):
+            return
+        self.scheduler.resume()
+        for _ in range(20_000):
+            if not self.scheduler.requests:
+                break
+            self._step()
+        assert not self.scheduler.requests, "requests are left that never end"
+        assert self.pool.active_blocks == self.pool.shared_blocks == self.pool.tokens_in_use == 0
+        assert self.scheduler.reserved_blocks == 0
+
+    def _step(self) -> None:
+        scheduler, policies = self.scheduler, self.scheduler.policies
+        queue, ran = list(scheduler.waiting), list(scheduler.running)
+        plan = scheduler.schedule(self.now)
+        assert scheduler.ledger_violations() == []
+        self._check_admissions(plan, queue, ran)
+        self._check_items(plan.items)
+        if plan.preempted:
+            assert not CAPACITIES[policies.capacity].reserves or scheduler.draining, "preempted against its guarantee"
+        if scheduler.paused:
+            assert not plan.items
+            assert not plan.preempted
+        elif ran or queue:
+            assert plan.items or plan.rejected, "a step with work to do did nothing"
+        produced = scheduler.totals.decode_tokens + scheduler.totals.finished
+        self.now += 1.0
+        finished = scheduler.commit(plan, self.runner.run(plan.items).tokens, self.now)
+        assert scheduler.ledger_violations() == []
+        self.mirror.check()
+        for request in finished:
+            assert request.state is RequestState.FINISHED
+            assert request.output_tokens <= request.max_tokens
+        idle = scheduler.paused or not plan.items
+        gained = scheduler.totals.decode_tokens + scheduler.totals.finished > produced
+        self.barren = self.barren if idle else 0 if gained else self.barren + 1
+        assert self.barren < 500, "the engine computes and computes and no token comes of it"
+
+    def _check_admissions(self, plan: Plan, queue: list[Request], ran: list[Request]) -> None:
+        scheduler = self.scheduler
+        verdict = scheduler.verdict
+        assert plan.verdict is verdict
+        assert (verdict is None) == (scheduler.waiting.head is None), "the head waits without a verdict"
+        if verdict is not None:
+            assert verdict.request is scheduler.waiting.head
+            assert verdict.detail
+        if not plan.admitted:
+            return
+        assert not plan.preempted, "admitted in a step that preempted"
+        assert not scheduler.paused
+        assert not scheduler.draining
+        assert len(scheduler.running) <= scheduler.policies.max_running
+        assert scheduler.policies.capacity != "static_batch" or not ran, "joined a static batch that runs"
+        ended = [request for request, _ in plan.rejected]
+        admitted = [admission.request for admission in plan.admitted]
+        tried = [request for request in queue if request in ended or request in admitted]
+        assert tried == queue[: len(tried)], "a request overtook another"
+        for admission in plan.admitted:
+            assert never_fits(admission.request, self.pool, scheduler.rule) is None
+            assert admission.cached < len(admission.request.token_ids)
+
+    def _check_items(self, items: Sequence[BatchItem]) -> None:
+        assert sum(item.count for item in items) <= self.scheduler.policies.token_budget
+        for item in items:
+            assert item.count > 0
+            assert item.start == item.request.computed
+            assert item.request.state in RUNNING_STATES
+            assert item.samples == (item.start + item.count == len(item.request.token_ids))
+
+    def _pick(self, which: int, requests: Sequence[Request]) -> Request:
+        return requests[which % len(requests)]
+
+    def _snapshot(self) -> object:
+        scheduler = self.scheduler
+        requests = [(r.num, r.state, r.computed, tuple(r.block_table), r.reserved_blocks) for r in scheduler.running]
+        return scheduler.policies, scheduler.rule, requests, list(scheduler.waiting), self.pool.all_runs()
