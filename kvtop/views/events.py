@@ -65,7 +65,7 @@ def _preempt_short(event: Event) -> str:
         text += f" → lost {count(event.tokens)} tok{spent}"
     if event.blocks is not None:
         text += f", {count(event.blocks)} blk"
-    return text
+    return f"{text}; {clean(event.cause, 200)}" if event.need_blocks is None and event.cause else text
 
 
 def _admit(event: Event) -> str:

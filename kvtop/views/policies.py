@@ -40,7 +40,7 @@ def policy_parts(state: EngineState) -> list[Part]:
             forms += [((shown, Role.ACCENT),), ""] if name == "order" else [""]
         else:
             forms += [_pair(f"{brief}{joint}", shown), ""]
-        parts.append(part(40 - place, *forms))
+        parts.append(part(50 if name == "victim" else 40 - place, *forms))
     return parts or [part(40, not_exposed(state, "policy"), "", role=Role.DIM)]
 
 
