@@ -57,6 +57,7 @@ class Ring:
     def __init__(self, size: int) -> None:
         if size < 1:
             raise ValueError(f"ring of {size} frames: at least 1 is needed")
+        self.size = size
         self._lock = threading.Lock()
         self._entries: deque[Entry] = deque(maxlen=size)
         self._events: deque[Event] = deque(maxlen=EVENT_LOG)

@@ -26,6 +26,7 @@ FAREWELL_SECONDS = 0.5
 """Time all peers together have to read what is left for them when the engine stops."""
 
 LONGEST_SLEEP = 60.0
+ACCEPTS_PER_TURN = 32
 ACCEPT_AGAIN = 1.0
 """Seconds until the next try when the process has no file descriptor left for another connection."""
 
@@ -196,19 +197,25 @@ class Server:
         self._accepting = True
 
     def _accept(self, listener: socket.socket, welcome: Callable[[socket.socket], None]) -> None:
-        try:
-            sock, _ = listener.accept()
-        except (BlockingIOError, ConnectionAbortedError, InterruptedError):
-            return
-        except OSError as error:
-            _LOG.warning("kvtop: no new connections for a while: %s", error.strerror)
-            if self._accepting:
-                for either in (self._observe, self._control):
-                    self._selector.unregister(either)
-            self._accepting = False
-            self._accept_at = time.monotonic() + ACCEPT_AGAIN
-            return
-        welcome(sock)
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                sock, _address = listener.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:
+                _LOG.warning("kvtop: no new connections for a while: %s", error.strerror)
+                self._accept_later()
+                return
+            welcome(sock)
+
+    def _accept_later(self) -> None:
+        if self._accepting:
+            for listener in (self._observe, self._control):
+                self._selector.unregister(listener)
+        self._accepting = False
+        self._accept_at = time.monotonic() + ACCEPT_AGAIN
 
     def _welcome_viewer(self, sock: socket.socket) -> None:
         if len(self._viewers) >= MAX_VIEWERS:

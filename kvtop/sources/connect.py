@@ -12,6 +12,7 @@ from kvtop.protocol.hello import Hello
 from kvtop.protocol.lines import LineBuffer
 
 READ_BYTES = 256 * 1024
+QUEUE_FULL_SECONDS = 0.01
 
 
 class ConnectError(OSError):
@@ -29,13 +30,22 @@ class ConnectTimeout(ConnectError):
 def open_socket(path: Path, timeout: float) -> socket.socket:
     """A connected socket with that timeout. Raises `ConnectError`."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        sock.settimeout(max(0.001, timeout))
-        sock.connect(str(path))
-    except OSError as error:
+    deadline = time.monotonic() + timeout
+    sock.settimeout(max(0.001, timeout))
+    while True:
+        try:
+            sock.connect(str(path))
+            return sock
+        except BlockingIOError as error:
+            # Many are connecting at this moment; Linux does not wait for a place in the queue.
+            if time.monotonic() < deadline:
+                time.sleep(QUEUE_FULL_SECONDS)
+                continue
+            failure: OSError = error
+        except OSError as error:
+            failure = error
         sock.close()
-        raise ConnectError(_why(error, path)) from None
-    return sock
+        raise ConnectError(_why(failure, path)) from None
 
 
 def _why(error: OSError, path: Path) -> str:
