@@ -354,7 +354,10 @@ class EngineState:
         """Blocks by the name of their state, every state the hello names; None when blocks are not exposed."""
         if self.blocks is None:
             return None
-        return {name: int(self.blocks.counts[code]) for code, name in enumerate(self.state_names())}
+        counts = dict.fromkeys(self.state_names(), 0)
+        for code, name in enumerate(self.state_names()):
+            counts[name] += int(self.blocks.counts[code])
+        return counts
 
     def state_names(self) -> list[str]:
         """Names behind the state codes, at most 256."""

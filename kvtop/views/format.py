@@ -18,7 +18,7 @@ def _known(value: Number) -> float | None:
     try:
         number = float(value)
     except OverflowError:
-        return math.copysign(1e300, value)
+        return -1e300 if value < 0 else 1e300
     return number if math.isfinite(number) else None
 
 
@@ -139,12 +139,14 @@ def percent(share: Number) -> str:
     number = _known(share)
     if number is None:
         return UNKNOWN
+    if abs(number) >= 99.995:
+        return HUGE
     whole = round(number * 100)
     if number > 0 and whole == 0:
         return "<1%"
     if number < 1 and whole == 100:
         return ">99%"
-    return f"{whole}%" if abs(whole) < 10_000 else HUGE
+    return f"{whole}%"
 
 
 def clock(wall: Number) -> str:

@@ -80,6 +80,8 @@ def link_forms(state: EngineState, now: float, held: float | None = None) -> lis
         word = clean(status.upper() if status else "", 16)
         detail = clean(state.status.detail, 120) if state.status and state.status.detail else ""
         return [*_with_reason(word, "", detail, Role.WARN)]
+    if status == "idle" and silent > STALE_AFTER:
+        return [((f"idle, last frame {age(silent)} ago", Role.GOOD),), ((f"idle {age(silent)}", Role.GOOD),)]
     if status == "idle":
         return [(("live, idle", Role.GOOD),), (("idle", Role.GOOD),)]
     if silent > STALE_AFTER:

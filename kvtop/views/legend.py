@@ -4,7 +4,7 @@ from kvtop.views.blockmap import BlockMap
 from kvtop.views.cells import AGE_STEPS, SHARE_STEPS, STATE_ROLES, owner_role
 from kvtop.views.fit import Part, Span, fit, part
 from kvtop.views.glyphs import UNICODE, Glyphs
-from kvtop.views.rows import HEAT_STEPS, Role, Row
+from kvtop.views.rows import HEAT_STEPS, Role, Row, clean
 
 _ALWAYS = ("free", "cached", "active", "shared")
 
@@ -28,6 +28,7 @@ def legend_rows(blockmap: BlockMap, width: int, glyphs: Glyphs = UNICODE) -> lis
 
 def _of_state(name: str, glyphs: Glyphs, weight: int) -> Part:
     glyph = (glyphs.state(name), STATE_ROLES.get(name, Role.UNKNOWN))
+    name = clean(name, 24)
     return part(weight, (glyph, (f" {name}", Role.DIM)), (glyph, (f" {name[:4]}", Role.DIM)), "")
 
 

@@ -140,6 +140,15 @@ def test_everything_that_grows_is_bounded(state: EngineState) -> None:
     assert len(state.requests[1].state or "") == 32
 
 
+def test_states_of_the_same_name_count_together() -> None:
+    state = EngineState()
+    toy = ToyEngine(8, 1)
+    state.apply(toy.hello().model_copy(update={"block_states": ["free", "busy", "busy"]}), 0.0)
+    blocks = [(0, 5, 0, -1, 0, 0, 0, 0), (5, 1, 1, 0, 1, 0, 0, 0), (6, 2, 2, 0, 1, 0, 0, 0)]
+    state.apply(toy.keyframe().model_copy(update={"blocks": blocks}), 0.0)
+    assert state.counts() == {"free": 5, "busy": 3}
+
+
 whole = st.one_of(st.integers(-3, 12), st.integers())
 finite = st.floats(allow_nan=False, allow_infinity=False)
 change = st.builds(

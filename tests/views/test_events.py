@@ -1,0 +1,112 @@
+"""Every event is a sentence that names who, why and the cost."""
+
+from typing import Any
+
+import pytest
+
+from kvtop.protocol import Event, Gap
+from kvtop.state import EngineState, Marker
+from kvtop.views.events import event_role, event_rows, event_sentence, events_title, shown_events
+from kvtop.views.glyphs import ASCII
+from kvtop.views.rows import Role
+from tests.views.scene import LATER, MONO, check_rows, gauges_only, iteration, scene
+
+
+def event(kind: str, **facts: Any) -> Event:
+    return Event.model_validate({"id": 1, "kind": kind, "iteration": 7, "wall": 0.0} | facts)
+
+
+PREEMPTION = event(
+    "preempt", request=7, request_id="A-0007", by=11, by_id="B-0011", need_blocks=1, free_blocks=0, tokens=212,
+    seconds=2.4, blocks=27,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("entry", "sentence"),
+    [
+        (
+            PREEMPTION,
+            "preempt A-0007 by B-0011: needed 1 block, 0 free → lost 212 tokens (2.4s), released 27 blocks",
+        ),
+        (
+            event("preempt", request=7, cause="over-committed", uid=0, pid=9, tokens=1, blocks=1),
+            "preempt #7 by uid 0 pid 9: over-committed → lost 1 token, released 1 block",
+        ),
+        (
+            event("policy", axis="capacity", old="a", new="b", uid=1000, pid=42, cause="drained"),
+            "policy capacity: a → b by uid 1000 pid 42; drained",
+        ),
+        (event("policy", axis="prefix_cache", old=True, new=False), "policy prefix_cache: on → off"),
+        (
+            event("admit", request_id="A-1", seconds=0.5, blocks=3, tokens=32),
+            "admit A-1: waited 500ms, took 3 blocks, 32 tokens from the prefix cache",
+        ),
+        (
+            event("finish", request_id="A-1", tokens=50, seconds=3, blocks=4, cause="stop"),
+            "finish A-1: 50 output tokens, in 3.0s, released 4 blocks, stop",
+        ),
+        (event("abort", request_id="A-1", uid=5, blocks=4), "abort A-1 by uid 5: released 4 blocks"),
+        (event("evict", blocks=3, by_id="A-1"), "evict 3 cached blocks for A-1"),
+        (event("evict"), "evict cached blocks"),
+        (event("ledger", severity="error", detail="block 3 twice"), "ledger: block 3 twice"),
+        (event("prefix_reset", uid=1), "prefix reset by uid 1"),
+        (event("warp", request=3, detail="engaged [bold]now"), "warp #3: engaged [bold]now"),
+        (event("warp"), "warp"),
+    ],
+)
+def test_sentences(entry: Event, sentence: str) -> None:
+    assert event_sentence(entry) == sentence
+
+
+def test_at_80_columns_a_preemption_still_names_victim_cause_and_cost() -> None:
+    text = check_rows(event_rows(scene(), 80, 2), 80, 2).split("\n")
+    assert text[0][9:] == "preempt A-0005 by B-0003: need 1, 0 free → lost 212 tok (2.4s), 27 blk "
+    assert text[1][9:].startswith("policy capacity: guaranteed_no_evict → max_utilization by uid 1000")
+
+
+def test_wide_rows_have_the_iteration_and_the_whole_sentence() -> None:
+    text = check_rows(event_rows(scene(), 200, 2), 200, 2).split("\n")
+    assert text[0][8:].startswith(" i12300 preempt A-0005 by B-0003: needed 1 block, 0 free")
+    assert text[1].rstrip().endswith("by uid 1000 pid 4242")
+
+
+def test_the_newest_is_last_and_scrolling_goes_back() -> None:
+    state = scene()
+    events = [event("notice", detail=f"n{i}").model_copy(update={"id": i}) for i in range(2, 20)]
+    state.apply(iteration(15, MONO + 5, events=events), LATER)
+
+    def details(**options: Any) -> list[str]:
+        rows = check_rows(event_rows(state, 60, 3, **options), 60, 3).split("\n")
+        return [row[9:].strip() for row in rows]
+
+    assert details() == ["notice: n17", "notice: n18", "notice: n19"]
+    assert details(offset=2) == ["notice: n15", "notice: n16", "notice: n17"]
+    assert details(offset=999)[0].startswith("preempt A-0005")
+    assert details(kinds={"policy"})[0].startswith("policy capacity")
+
+
+def test_frames_missed_stand_in_the_log_whatever_kinds_are_shown() -> None:
+    state = scene()
+    state.apply(Gap(first=15, last=24, events_lost=3), LATER)
+    text = check_rows(event_rows(state, 100, 3, ASCII), 100, 3)
+    assert "10 frames not shown (viewer too slow), 3 events lost" in text
+    assert text.isascii()
+    assert isinstance(shown_events(state, {"nothing"})[0], Marker)
+
+
+def test_severity_shows() -> None:
+    assert event_role(PREEMPTION) == Role.WARN
+    assert event_role(event("ledger", severity="error")) == Role.BAD
+    assert event_role(event("admit")) == Role.TEXT
+
+
+def test_no_events_yet_is_not_the_same_as_not_exposed() -> None:
+    assert check_rows(event_rows(scene(events=[]), 60, 2), 60, 2).startswith("no events yet")
+    assert check_rows(event_rows(gauges_only(), 60, 2), 60, 2).startswith("events: not exposed by vllm")
+    assert check_rows(event_rows(EngineState(), 60, 2), 60, 2).startswith("no events yet")
+
+
+def test_the_title_counts_what_the_engine_counts() -> None:
+    assert events_title(scene()) == "events: 3 preemptions, 7 evictions in all"
+    assert events_title(gauges_only()) == "events"
