@@ -14,6 +14,9 @@ from engine.config import EngineConfig
 
 PR_SET_PDEATHSIG = 1
 
+PATIENCE = 1.5
+"""Seconds a stop waits for the iteration in progress; a long prefill on a busy machine can take longer than anyone waits."""
+
 
 class Reporter:
     """Progress to whoever started the engine: JSON lines for a program, short lines for a person."""
@@ -159,7 +162,18 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         reporter.failed(str(error), "")
         return 1
-    stopping.append(server.stop)
+
+    def leave() -> None:
+        server.publisher.stop("engine stopped")
+        os._exit(0)
+
+    def stop_in_order() -> None:
+        server.stop()
+        timer = threading.Timer(PATIENCE, leave)
+        timer.daemon = True
+        timer.start()
+
+    stopping.append(stop_in_order)
     observe, control = server.publisher.places
     reporter.ready({"name": config.name, "socket": str(observe), "control": str(control)})
     try:
