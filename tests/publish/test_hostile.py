@@ -71,8 +71,8 @@ def test_unusable_lines_are_answered_with_code_and_place_and_hurt_nobody(folder:
                 if fault.fatal:
                     assert peer.ended()
                 else:  # the same connection goes on
-                    peer.send({"type": "keyframe", "id": "k"})
-                    peer.of(Keyframe if which == "toy.sock" else Reply)
+                    peer.send({"type": "reboot"})
+                    assert peer.of(Fault).message.startswith("line 2: "), name
         _alive(folder, engine, watcher)
 
 

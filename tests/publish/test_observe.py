@@ -156,7 +156,11 @@ def test_a_stalled_viewer_within_the_ring_gets_what_it_missed_merged(folder: Pat
 
 
 def test_a_keyframe_on_request_for_this_viewer_only(folder: Path) -> None:
-    with running(folder, keyframe_every=1e9) as engine, Peer(folder / "toy.sock") as one, Peer(folder / "toy.sock") as two:
+    with (
+        running(folder, keyframe_every=1e9) as engine,
+        Peer(folder / "toy.sock") as one,
+        Peer(folder / "toy.sock") as two,
+    ):
         one.of(Keyframe)
         two.of(Keyframe)
         one.send({"type": "keyframe"})

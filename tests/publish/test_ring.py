@@ -38,10 +38,10 @@ def test_a_hole_in_the_engines_frames_is_a_gap_for_everybody() -> None:
 def test_frames_out_of_order_are_the_engines_fault() -> None:
     ring = Ring(8)
     ring.append(frame(4))
-    with pytest.raises(ValueError, match="frame 4 .* follows frame 4"):
+    with pytest.raises(ValueError, match=r"frame 4 .* follows frame 4"):
         ring.append(frame(4))
     ring.hold(keyframe(4))
-    with pytest.raises(ValueError, match="keyframe of frame 3 follows one of frame 4"):
+    with pytest.raises(ValueError, match=r"keyframe of frame 3 follows one of frame 4"):
         ring.hold(keyframe(3))
 
 
@@ -81,5 +81,5 @@ def test_a_frame_is_encoded_once_and_only_when_needed(monkeypatch: pytest.Monkey
 
 
 def test_a_ring_without_room_is_refused() -> None:
-    with pytest.raises(ValueError, match="ring of 0 frames"):
+    with pytest.raises(ValueError, match=r"ring of 0 frames"):
         Ring(0)

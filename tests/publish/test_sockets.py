@@ -58,7 +58,7 @@ def test_the_folder_comes_from_the_environment(folder: Path, monkeypatch: pytest
 def test_an_open_folder_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.chmod(0o777)
     monkeypatch.setenv("KVTOP_SOCKET_DIR", str(folder))
-    with pytest.raises(PublishError, match="open to others"):
+    with pytest.raises(PublishError, match=r"open to others"):
         Publisher(hello()).start()
 
 
@@ -103,14 +103,14 @@ def test_a_live_socket_without_our_lock_is_not_taken_over_either(folder: Path, w
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(folder / which))
         other.listen()
-        with pytest.raises(PublishError, match="already running here"):
+        with pytest.raises(PublishError, match=r"already running here"):
             _start(folder)
         assert [p.name for p in folder.iterdir()] == [which]
 
 
 def test_a_file_in_the_way_is_left_alone(folder: Path) -> None:
     (folder / "toy.ctl.sock").write_text("precious")
-    with pytest.raises(PublishError, match="is not a socket"):
+    with pytest.raises(PublishError, match=r"is not a socket"):
         _start(folder)
     assert [p.name for p in folder.iterdir()] == ["toy.ctl.sock"]
 
@@ -125,19 +125,19 @@ def test_a_socket_that_somebody_put_in_our_place_is_not_removed(folder: Path) ->
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "x.ctl", "a b", "n" * 65])
 def test_names_that_are_no_names(folder: Path, name: str) -> None:
-    with pytest.raises(PublishError, match="cannot name an engine"):
+    with pytest.raises(PublishError, match=r"cannot name an engine"):
         _start(folder, name)
     assert list(folder.iterdir()) == []
 
 
 def test_a_path_that_is_too_long_says_what_to_do(folder: Path) -> None:
-    with pytest.raises(PublishError, match="KVTOP_SOCKET_DIR"):
+    with pytest.raises(PublishError, match=r"KVTOP_SOCKET_DIR"):
         _start(folder / ("d" * 100))
 
 
 def test_a_folder_that_cannot_be_made_is_named(folder: Path) -> None:
     (folder / "file").touch()
-    with pytest.raises(PublishError, match="cannot make socket folder"):
+    with pytest.raises(PublishError, match=r"cannot make socket folder"):
         _start(folder / "file" / "sub")
 
 
