@@ -317,7 +317,8 @@ class KvtopApp(FrontBufferApp[int]):
         except (UserError, ValueError, OSError) as error:
             self._say(f"no snapshot: {error}", "error")
         else:
-            self._say("snapshot: " + ", ".join(str(path) for path in written))
+            names = "\n".join(path.name for path in written)
+            self._say(f"snapshot in {self.snapshot_folder}\n{names}")
 
     async def action_quit(self) -> None:
         self.exit(0)

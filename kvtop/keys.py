@@ -50,7 +50,7 @@ def _scrolling(where: Where, what: str, footer: str = "") -> tuple[Action, ...]:
 
 ACTIONS: tuple[Action, ...] = (
     Action("help", ("question_mark",), "?", "this help", footer="help"),
-    Action("quit", ("q",), "q", "leave; in a dialog or the help: close it", footer="quit"),
+    Action("quit", ("q", "ctrl+c"), "q ctrl+c", "leave; in a dialog or the help: close it", footer="quit"),
     Action("policy", ("P",), "P", "policies: what is set, what a change would do, change it", footer="policy"),
     Action(
         "pause_view",
@@ -99,7 +99,10 @@ def actions(where: Where) -> list[Action]:
 def bindings(where: Where) -> list[BindingType]:
     """Textual's bindings for one place."""
     return [
-        Binding(",".join(action.keys), action.name, action.help, show=False, system=False) for action in actions(where)
+        # Textual's screens use ctrl+c to copy; here it leaves, as in every other such tool, from dialogs too.
+        Binding(key, action.name, action.help, show=False, priority=key == "ctrl+c")
+        for action in actions(where)
+        for key in action.keys
     ]
 
 

@@ -64,10 +64,9 @@ class TitledPanel(CellPanel, can_focus=True):
         """All rows, the title first."""
         raise NotImplementedError
 
-    def on_focus(self) -> None:
-        self.draw()
-
-    def on_blur(self) -> None:
+    def watch_has_focus(self, has_focus: bool) -> None:
+        """The mark of the focus follows at once, not at the next tick."""
+        super().watch_has_focus(has_focus)
         self.draw()
 
     def on_resize(self) -> None:

@@ -84,9 +84,9 @@ class RequestsPanel(TitledPanel):
         self.view.offset = 0
         self.draw()
 
-    def on_blur(self) -> None:
-        self.typing = False
-        super().on_blur()
+    def watch_has_focus(self, has_focus: bool) -> None:
+        self.typing = self.typing and has_focus
+        super().watch_has_focus(has_focus)
 
     def on_click(self, event: events.Click) -> None:
         num = row_at(self.state, self.view, event.y - 1, self.body_height, self.now)
@@ -107,11 +107,16 @@ class RequestsPanel(TitledPanel):
     def action_page_up(self) -> None:
         self._move(-max(1, self.body_height - 2))
 
+    def _go_to(self, place: int) -> None:
+        rows = ordered(self.state, self.view, self.now)
+        if rows:
+            self.select(rows[place].num)
+
     def action_top(self) -> None:
-        self._move(-len(ordered(self.state, self.view, self.now)))
+        self._go_to(0)
 
     def action_bottom(self) -> None:
-        self._move(len(ordered(self.state, self.view, self.now)))
+        self._go_to(-1)
 
     def action_sort(self) -> None:
         self.view.cycle_sort()

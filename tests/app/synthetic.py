@@ -155,6 +155,7 @@ class SyntheticEngine:
             status=Status(state=self.status, since=1000.0),
             blocks=[self._run(i) for i in range(self.total)],
             hashes=sorted(self.hash.items()),
+            ages=[(0, self.total, 12.5)],
             requests=[self._change(r) for r in self.requests.values()],
             queue=self._queue(),
             verdict=self._verdict(),

@@ -1,0 +1,136 @@
+"""Running the app in tests: a synthetic engine, time by hand, a pretended control socket."""
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from textual.pilot import Pilot
+
+from kvtop.app import KvtopApp
+from kvtop.protocol import Command, Reply
+from kvtop.term.depth import ColourDepth
+from kvtop.term.panel import CellPanel
+from tests.app.synthetic import SyntheticEngine, SyntheticSource
+
+
+def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Runs an asynchronous test in a loop of its own."""
+
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(test(*args, **kwargs))
+
+    return run
+
+
+class FakeControl:
+    """Answers every command at once, or raises; keeps what it was sent."""
+
+    def __init__(self, answer: Callable[[Command], Reply]) -> None:
+        self.answer = answer
+        self.sent: list[Command] = []
+
+    def send(self, command: Command, timeout: float) -> Reply:
+        self.sent.append(command)
+        return self.answer(command)
+
+
+def agreeing(command: Command) -> Reply:
+    dry = getattr(command, "dry_run", False)
+    return Reply(
+        id=command.id,
+        ok=True,
+        iteration=None if dry else 4711,
+        message="" if dry else "it is so",
+        effects=["b-0003 would be preempted"] if dry else [],
+    )
+
+
+class Bench:
+    """The app under test with everything around it."""
+
+    def __init__(
+        self, source: SyntheticSource, folder: Path, answer: Callable[[Command], Reply], **options: Any
+    ) -> None:
+        self.source = source
+        self.time = 100.0
+        self.control = FakeControl(answer)
+        socket = folder / "demo.ctl.sock"
+        socket.touch()
+        self.folder = folder
+        self.app = KvtopApp(
+            source,
+            **{
+                "control_path": socket,
+                "depth": ColourDepth.INDEXED,
+                "snapshot_folder": folder,
+                "connect": lambda _: self.control,
+                "now": lambda: self.time,
+                "ticking": False,
+                **options,
+            },
+        )
+        self.pilot: Pilot[int] = None  # type: ignore[assignment]
+
+    async def iterate(self, count: int = 1, seconds: float = 0.05) -> None:
+        """So many iterations of the engine, each with a tick of the screen."""
+        for _ in range(count):
+            self.time += seconds
+            self.source.run(1)
+            self.app.tick()
+        await self.pilot.pause()
+
+    async def tick(self, seconds: float = 0.05) -> None:
+        self.time += seconds
+        self.app.tick()
+        await self.pilot.pause()
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
+
+    def text(self, id: str | None = None) -> str:
+        """What the panel ``id`` shows, or the whole screen: the strips as they are painted."""
+        if id is not None:
+            panel = self.app.screen.query_one(f"#{id}", CellPanel)
+            return "\n".join(row.text for row in panel.rows)
+        lines = self.app.screen._compositor.render_strips(self.app.size)
+        return "\n".join(strip.text for strip in lines)
+
+    async def until(self, condition: Callable[[], Any], seconds: float = 5.0) -> None:
+        """Waits until ``condition`` holds; fails with the screen when it never does."""
+        for _ in range(int(seconds / 0.02)):
+            if condition():
+                return
+            await self.pilot.pause()
+            await asyncio.sleep(0.02)
+        raise AssertionError("never happened; the screen:\n" + self.text())
+
+
+@asynccontextmanager
+async def bench(
+    folder: Path,
+    *,
+    size: tuple[int, int] = (80, 24),
+    engine: SyntheticEngine | None = None,
+    source: SyntheticSource | None = None,
+    warm: int = 300,
+    answer: Callable[[Command], Reply] = agreeing,
+    headless: bool = True,
+    notifications: bool = True,
+    **options: Any,
+) -> AsyncIterator[Bench]:
+    """The app on an engine that has run ``warm`` iterations, its first frame drawn."""
+    if source is None:
+        engine = engine or SyntheticEngine()
+        for _ in range(warm):
+            engine.step()
+        source = SyntheticSource(engine)
+    made = Bench(source, folder, answer, **options)
+    async with made.app.run_test(size=size, headless=headless, notifications=notifications) as pilot:
+        made.pilot = pilot
+        await made.tick()
+        yield made

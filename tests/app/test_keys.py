@@ -1,0 +1,323 @@
+"""Every key does what the help says."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from kvtop.keys import ACTIONS, Action, Where, actions, footer_actions
+from kvtop.state import EngineState
+from panels.dialogs.form_screen import FormScreen
+from panels.dialogs.pager import PagerScreen
+from panels.footer import footer_row
+from tests.app.harness import Bench, bench, in_loop
+
+Check = Callable[[Bench, str], Awaitable[None]]
+
+
+def _state(b: Bench) -> EngineState:
+    return b.app.feed.shown
+
+
+async def _help(b: Bench, key: str) -> None:
+    await b.press(key)
+    assert isinstance(b.app.screen, PagerScreen)
+    assert "this help" in b.text("page")
+    await b.press("q")
+    assert not isinstance(b.app.screen, PagerScreen)
+
+
+async def _quit(b: Bench, key: str) -> None:
+    await b.press(key)
+    assert b.app.return_value == 0
+
+
+async def _policy(b: Bench, key: str) -> None:
+    await b.press(key)
+    assert "max_utilization" in b.text("card")
+
+
+async def _pause_view(b: Bench, key: str) -> None:
+    await b.press(key)
+    assert "VIEW PAUSED" in b.text("header")
+    events, iteration = b.text("events"), _state(b).iteration
+    await b.iterate(60)
+    assert b.text("events") == events
+    assert _state(b).iteration == iteration
+    assert b.app.feed.live.iteration == (iteration or 0) + 60
+    assert "VIEW PAUSED 3.0s" in b.text("header")
+    await b.press(key)
+    assert "VIEW PAUSED" not in b.text("header")
+    assert _state(b).iteration == (iteration or 0) + 60
+    assert b.text("events") != events
+
+
+async def _snapshot(b: Bench, key: str) -> None:
+    await b.press(key)
+    written = sorted(p for p in b.folder.iterdir() if p.suffix in (".json", ".svg"))
+    assert [p.suffix for p in written] == [".json", ".svg"]
+    assert written[0].stat().st_mode & 0o777 == 0o600
+    assert '"schema"' in written[0].read_text()[:40]
+    assert "<svg" in written[1].read_text()
+    await b.until(lambda: all(path.name in b.text() for path in written))
+
+
+async def _colour(b: Bench, key: str) -> None:
+    seen = []
+    for _ in range(4):
+        seen.append(b.text("map").splitlines()[0].split("by ")[1].split()[0])
+        await b.press(key)
+    assert seen == ["state", "owner", "recency", "sharing"]
+    assert "by state" in b.text("map")
+
+
+async def _filter(b: Bench, key: str) -> None:
+    await b.press(key, *"chat")
+    assert "filter chat" in b.text("requests")
+    await b.press("enter")
+    body = [line for line in b.text("requests").splitlines()[2:] if line.strip()]
+    assert body
+    assert all(line.startswith("chat") for line in body)
+    # Keys are keys again, and Esc takes the filter away.
+    await b.press("escape")
+    assert "filter" not in b.text("requests").splitlines()[0]
+
+
+async def _pause_engine(b: Bench, key: str) -> None:
+    await b.press(key, "tab", "enter")
+    await b.until(lambda: "took effect at iteration 4,711" in b.text("card"))
+    assert [c.model_dump()["type"] for c in b.control.sent] == ["pause"]
+
+
+async def _reset_cache(b: Bench, key: str) -> None:
+    await b.press(key, "tab", "enter")
+    await b.until(lambda: "took effect" in b.text("card"))
+    assert [c.model_dump()["type"] for c in b.control.sent] == ["reset_prefix_cache"]
+
+
+def _goes_to(id: str) -> Check:
+    async def check(b: Bench, key: str) -> None:
+        await b.press("4" if id != "events" else "1", key)
+        assert b.app.focused is not None
+        assert b.app.focused.id == id
+        assert b.text(id).startswith("▸")
+        assert b.text().count("▸") == 1
+
+    return check
+
+
+def _in_turn(*ids: str) -> Check:
+    async def check(b: Bench, key: str) -> None:
+        await b.press("1")
+        seen = []
+        for _ in ids:
+            await b.press(key)
+            seen.append(b.app.focused.id if b.app.focused else None)
+        assert tuple(seen) == ids
+
+    return check
+
+
+async def _redraw(b: Bench, key: str) -> None:
+    calls: list[int] = []
+    b.app.redraw = lambda: calls.append(1)  # type: ignore[method-assign]
+    await b.press(key)
+    assert calls == [1]
+
+
+def _cursor_goes(start: tuple[str, ...], end: Callable[[int, int], int]) -> Check:
+    """``end(width, total)`` is the block under the cursor after the key."""
+
+    async def check(b: Bench, key: str) -> None:
+        await b.press("1", *start, key)
+        blocks = b.app.map.map
+        block = end(blocks.width, blocks.total)
+        assert blocks.cursor == block
+        assert f"block {block} " in b.text("map")
+
+    return check
+
+
+async def _owner(b: Bench, key: str) -> None:
+    await b.press("1")
+    owners = _state(b).blocks.owner  # type: ignore[union-attr]
+    block = next(i for i in range(len(owners)) if owners[i] >= 0)
+    b.app.map.map.set_cursor(block)
+    await b.press(key)
+    assert b.app.requests.view.selected == owners[block]
+    assert b.app.focused is b.app.requests
+
+
+async def _table(b: Bench, key: str) -> None:
+    await b.press("2", "j", key)
+    page = b.text("page")
+    row = (_state(b).requests or {})[b.app.requests.view.selected or 0]
+    assert row.name in page
+    assert f"{0:>8}  0…15" in page
+    assert f" {row.table[0]} " in page
+    await b.press(key)
+    assert not isinstance(b.app.screen, PagerScreen)
+
+
+async def _sort(b: Bench, key: str) -> None:
+    await b.press("2", key)
+    assert "by id" in b.text("requests")
+
+
+async def _reverse(b: Bench, key: str) -> None:
+    await b.press("2")
+    first = b.text("requests").splitlines()[2]
+    await b.press(key)
+    assert "▼" in b.text("requests")
+    assert b.text("requests").splitlines()[2] != first
+
+
+def _asks(kind: str, title: str) -> Check:
+    async def check(b: Bench, key: str) -> None:
+        await b.press("2", "j", key)
+        assert title in b.text("card")
+        await b.press("enter")  # Cancel is what is chosen
+        assert not isinstance(b.app.screen, FormScreen)
+        assert b.control.sent == []
+        await b.press(key, "tab", "enter")
+        await b.until(lambda: "took effect at iteration 4,711" in b.text("card"))
+        sent = b.control.sent[0].model_dump()
+        assert (sent["type"], sent["request"]) == (kind, b.app.requests.view.selected)
+
+    return check
+
+
+async def _clear(b: Bench, key: str) -> None:
+    await b.press("slash", *"zzz", "enter")
+    assert "no request matches" in b.text("requests")
+    await b.press(key)
+    assert "no request matches" not in b.text("requests")
+
+
+def _selects(start: tuple[str, ...], place: Callable[[int], int]) -> Check:
+    async def check(b: Bench, key: str) -> None:
+        await b.press("2", *start, key)
+        from kvtop.views.requests import ordered
+
+        rows = ordered(_state(b), b.app.requests.view, b.time)
+        chosen = rows[place(len(rows))]
+        assert b.app.requests.view.selected == chosen.num
+        shown = next(line for line in b.text("requests").splitlines() if line.startswith(chosen.name[:7]))
+        assert shown
+        mapped = b.app.map.map._picked.tolist()
+        assert mapped == chosen.table
+
+    return check
+
+
+def _queue_first(start: tuple[str, ...], place: Callable[[int], int]) -> Check:
+    async def check(b: Bench, key: str) -> None:
+        engine = b.source.engine
+        assert engine is not None
+        while len(engine.waiting) < 12:
+            engine._arrive()
+        await b.iterate(1)
+        await b.press("3", *start, key)
+        assert b.app.queue.first == place(b.app.queue.body_height)
+
+    return check
+
+
+def _events_back(start: tuple[str, ...], place: Callable[[Bench], int]) -> Check:
+    async def check(b: Bench, key: str) -> None:
+        await b.press("4", *start, key)
+        assert b.app.event_log.back == place(b)
+        await b.tick()
+        assert ("following" in b.text("events")) == (place(b) == 0)
+
+    return check
+
+
+def _page(b: Bench) -> int:
+    return b.app.event_log.body_height - 1
+
+
+CHECKS: dict[tuple[Where, str], Check] = {
+    (Where.APP, "help"): _help,
+    (Where.APP, "quit"): _quit,
+    (Where.APP, "policy"): _policy,
+    (Where.APP, "pause_view"): _pause_view,
+    (Where.APP, "snapshot"): _snapshot,
+    (Where.APP, "colour"): _colour,
+    (Where.APP, "filter"): _filter,
+    (Where.APP, "pause_engine"): _pause_engine,
+    (Where.APP, "reset_cache"): _reset_cache,
+    (Where.APP, "focus_panel('map')"): _goes_to("map"),
+    (Where.APP, "focus_panel('requests')"): _goes_to("requests"),
+    (Where.APP, "focus_panel('queue')"): _goes_to("queue"),
+    (Where.APP, "focus_panel('events')"): _goes_to("events"),
+    (Where.APP, "focus_next"): _in_turn("requests", "queue", "events", "map"),
+    (Where.APP, "focus_previous"): _in_turn("events", "queue", "requests", "map"),
+    (Where.APP, "redraw"): _redraw,
+    (Where.MAP, "left"): _cursor_goes(("g", "l", "l"), lambda w, n: 1),
+    (Where.MAP, "right"): _cursor_goes(("g", "l"), lambda w, n: 2),
+    (Where.MAP, "down"): _cursor_goes(("g",), lambda w, n: w),
+    (Where.MAP, "up"): _cursor_goes(("g", "j", "j"), lambda w, n: w),
+    (Where.MAP, "top"): _cursor_goes(("l", "l"), lambda w, n: 0),
+    (Where.MAP, "bottom"): _cursor_goes(("g",), lambda w, n: n - 1),
+    (Where.MAP, "open"): _owner,
+    (Where.REQUESTS, "open"): _table,
+    (Where.REQUESTS, "sort"): _sort,
+    (Where.REQUESTS, "reverse"): _reverse,
+    (Where.REQUESTS, "abort"): _asks("abort", "abort "),
+    (Where.REQUESTS, "preempt"): _asks("preempt", "preempt "),
+    (Where.REQUESTS, "clear"): _clear,
+    (Where.REQUESTS, "down"): _selects(("g",), lambda n: 1),
+    (Where.REQUESTS, "up"): _selects(("g", "j", "j"), lambda n: 1),
+    (Where.REQUESTS, "page_down"): _selects(("g",), lambda n: 3),
+    (Where.REQUESTS, "page_up"): _selects(("G",), lambda n: n - 4),
+    (Where.REQUESTS, "top"): _selects(("j", "j"), lambda n: 0),
+    (Where.REQUESTS, "bottom"): _selects(("g",), lambda n: n - 1),
+    (Where.QUEUE, "down"): _queue_first((), lambda h: 1),
+    (Where.QUEUE, "up"): _queue_first(("j", "j"), lambda h: 1),
+    (Where.QUEUE, "page_down"): _queue_first((), lambda h: max(1, h - 1)),
+    (Where.QUEUE, "page_up"): _queue_first(("j", "pagedown"), lambda h: 1),
+    (Where.QUEUE, "top"): _queue_first(("j", "j"), lambda h: 0),
+    (Where.QUEUE, "bottom"): _queue_first((), lambda h: 11),
+    (Where.EVENTS, "follow"): _events_back(("k", "k"), lambda b: 0),
+    (Where.EVENTS, "up"): _events_back((), lambda b: 1),
+    (Where.EVENTS, "down"): _events_back(("k", "k"), lambda b: 1),
+    (Where.EVENTS, "page_up"): _events_back(("k",), lambda b: 1 + _page(b)),
+    (Where.EVENTS, "page_down"): _events_back(("k", "pageup"), lambda b: 1),
+    (Where.EVENTS, "top"): _events_back((), lambda b: len(_state(b).events) - b.app.event_log.body_height),
+    (Where.EVENTS, "bottom"): _events_back(("g",), lambda b: 0),
+}
+
+
+def test_every_action_has_a_check() -> None:
+    assert {(a.where, a.name) for a in ACTIONS} == set(CHECKS)
+
+
+@pytest.mark.parametrize(
+    ("action", "key"),
+    [pytest.param(a, key, id=f"{a.where.name.lower()}-{key}") for a in ACTIONS for key in a.keys],
+)
+def test_key(action: Action, key: str, tmp_path: Path) -> None:
+    @in_loop
+    async def run() -> None:
+        async with bench(tmp_path) as b:
+            await CHECKS[action.where, action.name](b, key)
+
+    run()
+
+
+@pytest.mark.parametrize("where", list(Where))
+def test_no_key_means_two_things_in_one_place(where: Where) -> None:
+    keys = [key for action in actions(where) for key in action.keys]
+    assert len(keys) == len(set(keys))
+
+
+@pytest.mark.parametrize("where", list(Where))
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_footer_names_keys_of_the_place_and_always_help_and_quit(where: Where, width: int) -> None:
+    row = footer_row(where, width)
+    assert len(row.text) == len(row.roles) == width
+    assert "? help" in row.text
+    assert "q quit" in row.text
+    for action in [a for a in footer_actions(where) if a.where is where][:2]:
+        assert action.footer in row.text
