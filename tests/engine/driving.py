@@ -62,6 +62,10 @@ class Drive:
         self.runner = FakeRunner(self.pool)
         self.now = 100.0
         self.requests: dict[int, Request] = {}
+        self.finished: list[Request] = []
+        """By the latest step."""
+        self.victims: list[str] = []
+        """Of the latest policy change."""
 
     def add(self, num: int, prompt: Sequence[int] | int = 5, max_tokens: int = 8, **more: Any) -> Request:
         request = make_request(num, prompt, max_tokens, **more)

@@ -4,7 +4,7 @@ Each strikes every few calls, counted on the pool it strikes, so that a run can 
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
 from engine.pool import BlockPool
@@ -83,6 +83,6 @@ def missing_dirty_mark() -> Iterator[None]:
         yield
 
 
-FAULTS: dict[str, Callable[[], "contextmanager[None]"]] = {  # type: ignore[type-arg]
+FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     fault.__name__: fault for fault in (leaked_reference, double_free, aliased_block, stale_hash, missing_dirty_mark)
 }
