@@ -1,9 +1,11 @@
 """The table of requests: sorted, filtered, with a selection that stays on its request wherever that moves."""
 
+import re
 from dataclasses import dataclass
+from operator import attrgetter, itemgetter
 
 from kvtop.state import EngineState, RequestRow
-from kvtop.views.columns import COLUMNS, Column, SortKey, columns_for
+from kvtop.views.columns import COLUMNS, Column, columns_for
 from kvtop.views.exposure import message_rows, not_exposed
 from kvtop.views.fit import cut, exactly, line
 from kvtop.views.format import count, fixed
@@ -11,6 +13,11 @@ from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Role, Row, RowBuilder, clean, highlighted
 
 SORTS = ("arrival", *(column.name for column in COLUMNS))
+
+
+_NUM = attrgetter("num")
+_FIRST = itemgetter(0)
+_JOINTS = re.compile("[ /+]")
 
 
 @dataclass
@@ -39,23 +46,28 @@ def _matches(row: RequestRow, text: str) -> bool:
 def ordered(state: EngineState, view: RequestsView, now: float) -> list[RequestRow]:
     """Rows that match the filter (in id, label or state), sorted; finished ones after all others."""
     text = view.filter.strip().lower()
-    rows = [row for row in (state.requests or {}).values() if not text or _matches(row, text)]
-    key = _sort_key(view.sort)
-    mono = state.mono_now(now)
-    known: list[tuple[SortKey, int, RequestRow]] = []
-    unknown: list[RequestRow] = []
-    for row in rows:
-        value = key.key(row, mono) if key else row.num
-        if value is None:
-            unknown.append(row)
-        else:
-            known.append((value, row.num, row))
-    known.sort(key=lambda item: item[:2], reverse=view.reverse)
-    rows = [row for _, _, row in known] + sorted(unknown, key=lambda row: row.num)
-    return [row for row in rows if not row.finished] + [row for row in rows if row.finished]
+    rows = list((state.requests or {}).values())
+    if text:
+        rows = [row for row in rows if _matches(row, text)]
+    rows.sort(key=_NUM)
+    column = _sort_column(view.sort)
+    if column is None:
+        rows = rows[::-1] if view.reverse else rows
+    else:
+        rows = _by_column(rows, column, view.reverse, state.mono_now(now))
+    live = [row for row in rows if row.state != "finished"]
+    return live if len(live) == len(rows) else live + [row for row in rows if row.state == "finished"]
 
 
-def _sort_key(name: str) -> Column | None:
+def _by_column(rows: list[RequestRow], column: Column, reverse: bool, mono: float | None) -> list[RequestRow]:
+    """Stable, so that equals keep the order of their nums; what is unknown comes last either way."""
+    keyed = [(column.key(row, mono), row) for row in rows]
+    known = [item for item in keyed if item[0] is not None]
+    known.sort(key=_FIRST, reverse=reverse)
+    return [row for _, row in known] + [row for value, row in keyed if value is None]
+
+
+def _sort_column(name: str) -> Column | None:
     """The column to sort by; None for the order of arrival, which is that of the nums."""
     return next((column for column in COLUMNS if column.name == name), None)
 
@@ -107,8 +119,10 @@ def _row(
         elif row.num == selected and role >= Role.FREE:
             # Colours of the map are made for cells; under the selection's bar they would be hard to read.
             role = Role.STRONG
-        text = fixed(text, size) if column.left or len(text) > size else text.rjust(size)
-        builder.add(text, role)
+        if not column.left and len(text) > size:
+            # Rather its first number whole than two of them cut.
+            text = _JOINTS.split(text)[0]
+        builder.add(fixed(text, size) if column.left else text[:size].rjust(size), role)
     drawn = cut(builder.row(max(builder.width, width)), width)
     return highlighted(drawn) if row.num == selected else drawn
 

@@ -87,7 +87,7 @@ def test_times_of_the_running_phase_go_on() -> None:
         ("id", False, [1, 2, 5, 3, 4, 6]),
         ("prompt", True, [3, 4, 5, 1, 2, 6]),
         ("wait", True, [4, 5, 3, 2, 1, 6]),
-        ("cached", True, [2, 3, 1, 4, 5, 6]),
+        ("cached", True, [2, 1, 3, 4, 5, 6]),
         ("cached", False, [1, 3, 2, 4, 5, 6]),
     ],
 )
@@ -183,6 +183,14 @@ def test_requests_not_exposed() -> None:
 def test_the_title_counts_and_names_sort_and_filter() -> None:
     title = requests_title(scene(), RequestsView(sort="wait", reverse=True, filter="chat"))
     assert title == "requests: 3 running, 2 waiting, 1 done · by wait ▼ · filter 'chat'"
+
+
+def test_numbers_too_long_for_a_column_are_left_out_not_cut() -> None:
+    facts = [RequestChange(num=1, id="A", state="prefill", prompt_tokens=12_400, computed_tokens=12_399,
+        output_tokens=12_345, max_tokens=67_890, blocks=8_888, reserved_blocks=7_777)]  # fmt: skip
+    text = check_rows(request_rows(scene(requests=facts), RequestsView(), 80, 2, LATER), 80, 2).split("\n")[1]
+    assert text.split()[:7] == ["A", "prefill", "–", "12.4k", "–", "12.4k", "12.3k"]
+    assert "8888 " in text
 
 
 def test_a_request_of_which_nothing_is_known_is_a_row_of_unknowns() -> None:
