@@ -162,7 +162,7 @@ class _Connection:
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            raise ConnectError(self._last_word or "connection reset by the engine") from None
+            data = b""  # reset: the engine left without reading all we said
         if not data:
             raise ConnectError(self._end())
         self._lines.feed(data)

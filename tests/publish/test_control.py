@@ -30,7 +30,7 @@ def test_two_controllers_with_the_same_ids_get_their_own_answers(folder: Path) -
             open_commands = []
             wait_until(lambda: len(open_commands) == 2 or open_commands.extend(publisher.commands()), "both commands")
             for pending in reversed(open_commands):
-                pending.reply(True, message=f"request {pending.command.request}")  # type: ignore[attr-defined]
+                pending.reply(True, message=f"request {pending.command.request}")
             assert one.of(Reply).message == "request 1"
             assert two.of(Reply).message == "request 2"
     finally:

@@ -16,7 +16,7 @@ def _seqs(messages: list[object]) -> list[int]:
     return [m.seq for m in messages if isinstance(m, IterationFrame)]
 
 
-def _last(seq: int):  # type: ignore[no-untyped-def]
+def _last(seq: int):
     return lambda message: isinstance(message, (IterationFrame, Keyframe)) and message.seq == seq
 
 
@@ -213,7 +213,7 @@ def test_more_viewers_than_there_is_room_for_are_told(folder: Path) -> None:
             assert late.ended()
 
 
-def test_nobody_watching_means_nothing_encoded(folder: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_nobody_watching_means_nothing_encoded(folder: Path, monkeypatch) -> None:
     encoded: list[object] = []
     monkeypatch.setattr("kvtop.publish.ring.encode", lambda made: encoded.append(made) or b"{}\n")
     with running(folder) as engine:
@@ -227,7 +227,7 @@ def test_a_frame_that_cannot_be_encoded_ends_its_viewers_and_not_the_server(fold
     publisher.start()
     try:
         publisher.publish_keyframe(keyframe(0))
-        broken = frame(1).model_copy(update={"events": [Event.model_construct(id=object())]})  # type: ignore[arg-type]
+        broken = frame(1).model_copy(update={"events": [Event.model_construct(id=object())]})
         with Peer(folder / "toy.sock") as peer:
             peer.of(Keyframe)
             publisher.publish(broken)

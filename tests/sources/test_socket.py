@@ -1,7 +1,7 @@
 """The viewer's end of the observing socket, against our publisher and against engines that misbehave."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -46,7 +46,7 @@ def scripted(folder: Path) -> Iterator[Callable[..., Scripted]]:
         one.close()
 
 
-def _kinds(items: list[object]) -> list[str]:
+def _kinds(items: Sequence[object]) -> list[str]:
     return [type(item).__name__ for item in items]
 
 
