@@ -287,8 +287,3 @@ class BlockMap:
         """``(x, y)`` of the cell that shows ``block``."""
         y, x = divmod(block // self.per_cell, max(1, self.width))
         return x, y
-
-
-def blockmap_title(blockmap: BlockMap) -> str:
-    """``blocks by state · 1 cell = 12 blocks``."""
-    return f"blocks by {blockmap.mode} · {blockmap.scale}" if blockmap.total else "blocks"

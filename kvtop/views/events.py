@@ -169,8 +169,34 @@ def _row(entry: LogEntry, width: int) -> Row:
 
 
 def shown_events(state: EngineState, kinds: Collection[str] | None = None) -> list[LogEntry]:
-    """The log, oldest first, of these kinds only (the viewer's own marks always)."""
-    return [e for e in state.events if kinds is None or isinstance(e, Marker) or e.kind in kinds]
+    """The log, oldest first, of these kinds only (the viewer's own marks always).
+
+    Evictions of like cause that follow one another are one entry with their sum, so that they do not push out all else.
+    """
+    shown: list[LogEntry] = []
+    times = 1
+    for entry in state.events:
+        if kinds is not None and isinstance(entry, Event) and entry.kind not in kinds:
+            continue
+        last = shown[-1] if shown else None
+        if isinstance(entry, Event) and isinstance(last, Event) and _alike(last, entry):
+            times += 1
+            blocks = (last.blocks or 0) + (entry.blocks or 0)
+            shown[-1] = entry.model_copy(update={"blocks": blocks, "detail": f"{times} times since {clock(since)}"})
+        else:
+            shown.append(entry)
+            times, since = 1, entry.wall
+    return shown
+
+
+def _alike(last: Event, entry: Event) -> bool:
+    """Whether both are evictions that can be told as one."""
+    return (
+        (last.kind == entry.kind == "evict")
+        and (last.cause, last.by, last.request) == (entry.cause, entry.by, entry.request)
+        and last.blocks is not None
+        and entry.blocks is not None
+    )
 
 
 def event_rows(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from kvtop.protocol import PolicyValue
 from kvtop.state import EngineState
 from kvtop.views.exposure import not_exposed
-from kvtop.views.fit import Part, Span, fit, part
+from kvtop.views.fit import Part, Span, part
 from kvtop.views.format import value
 from kvtop.views.rows import Role, clean
 
@@ -46,8 +46,3 @@ def policy_parts(state: EngineState) -> list[Part]:
 
 def _pair(name: str, shown: str) -> tuple[Span, ...]:
     return ((clean(name, 65), Role.DIM), (shown, Role.ACCENT))
-
-
-def policy_summary(state: EngineState, width: int) -> str:
-    """The policies in one line of at most ``width`` cells; the least asked-for ones are left out first."""
-    return fit(policy_parts(state), width).text.rstrip()

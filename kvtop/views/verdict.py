@@ -40,7 +40,8 @@ def verdict_sentence(state: EngineState) -> str:
     sentence = known.get(verdict.code)
     if sentence is None:
         return f"{who} waits: {detail or clean(verdict.code, 64)}{rule}"
-    return f"{sentence}; {detail}" if detail else sentence
+    # Where the numbers are given they say it all; a detail would only repeat them.
+    return f"{sentence}; {detail}" if detail and verdict.need_blocks is None and verdict.limit is None else sentence
 
 
 def _nothing_held(state: EngineState) -> str:

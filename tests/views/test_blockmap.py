@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvtop.state import Changes, EngineState
-from kvtop.views.blockmap import BlockMap, blockmap_title
+from kvtop.views.blockmap import BlockMap
 from kvtop.views.cells import MODES
 from kvtop.views.glyphs import ASCII, STATE_ORDER, UNICODE, Glyphs
 from kvtop.views.legend import legend_rows
@@ -74,7 +74,7 @@ def test_several_blocks_a_cell_show_the_weightiest() -> None:
     ]
     blockmap = drawn(scene(blocks=blocks), 16, 1)
     assert blockmap.per_cell == 4
-    assert blockmap_title(blockmap) == "blocks by state · 1 cell = 4 blocks"
+    assert blockmap.scale == "1 cell = 4 blocks"
     # One shared block outweighs three free ones; of two cached and two active the active show.
     assert text(blockmap) == ["▓" + "█" * 15]
 

@@ -86,6 +86,20 @@ def test_the_newest_is_last_and_scrolling_goes_back() -> None:
     assert details(kinds={"policy"})[0].startswith("policy capacity")
 
 
+def test_evictions_in_a_row_are_told_as_one_with_their_sum() -> None:
+    state = scene(events=[])
+    kinds = ("evict", "evict", "admit", "evict", "evict", "evict")
+    events = [event(kind, blocks=i, cause="room").model_copy(update={"id": i}) for i, kind in enumerate(kinds)]
+    state.apply(iteration(15, MONO + 5, events=events), LATER)
+    sentences = [event_sentence(entry).split(" since")[0] for entry in shown_events(state)]
+    assert sentences == [
+        "evict 1 cached block: room; 2 times",
+        "admit ?: took 2 blocks",
+        "evict 12 cached blocks: room; 3 times",
+    ]
+    assert len(state.events) == 6
+
+
 def test_frames_missed_stand_in_the_log_whatever_kinds_are_shown() -> None:
     state = scene()
     state.apply(Gap(first=15, last=24, events_lost=3), LATER)

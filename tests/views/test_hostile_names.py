@@ -13,7 +13,6 @@ from kvtop.views.events import event_rows
 from kvtop.views.glyphs import ASCII, UNICODE, Glyphs
 from kvtop.views.header import header_rows
 from kvtop.views.legend import legend_rows
-from kvtop.views.policies import policy_summary
 from kvtop.views.queue import queue_rows, queue_title
 from kvtop.views.requests import RequestsView, request_rows, requests_title
 from kvtop.views.rows import Row
@@ -104,7 +103,6 @@ def test_every_row_of_every_view_has_its_width(name: str, number: int | None, wi
     for title in (
         queue_title(state, LATER),
         requests_title(state, RequestsView(filter=name)),
-        policy_summary(state, width),
     ):
         assert title.isprintable()
 

@@ -54,6 +54,11 @@ def test_golden_at_200_on_one_line() -> None:
             "B-0042 waits: 16 requests run, the most allowed, max_running=16",
         ),
         ("token_budget", {"limit": 256}, "B-0042 waits: the token budget of this iteration is used up (256 tokens)"),
+        (
+            "needs_blocks",
+            {"need_blocks": 9, "available_blocks": 1, "detail": "B-0042 needs 9 and can have 1"},
+            "B-0042 waits: needs 9 blocks, 1 available",
+        ),
         ("batch_running", {}, "B-0042 waits: the running batch must finish first"),
         ("after_preemption", {}, "B-0042 waits: requests were just preempted, so nobody is admitted in this iteration"),
         ("paused", {"detail": "by uid 1000"}, "B-0042 waits: scheduling is paused; by uid 1000"),
