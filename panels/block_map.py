@@ -6,12 +6,13 @@ from textual.message import Message
 
 from kvtop.keys import Where, bindings
 from kvtop.state import Changes, EngineState
-from kvtop.views.block_detail import block_detail_rows
+from kvtop.views.block_detail import block_detail_rows, block_line_row
 from kvtop.views.blockmap import BlockMap
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.holders import holder_rows
 from kvtop.views.legend import legend_rows
 from kvtop.views.rows import Row
+from panels.layout import map_frame
 from panels.panel import TitledPanel, title_row, with_rule
 from panels.zoom import ZOOMS, fitting
 
@@ -43,7 +44,7 @@ class BlockMapPanel(TitledPanel):
     @property
     def detail_height(self) -> int:
         """Rows below the map: about the block under the cursor, or about who holds the most."""
-        return 2 if self.body_height > 4 else 1
+        return map_frame(self.app.size.height) - 1
 
     @property
     def map_height(self) -> int:
@@ -131,7 +132,10 @@ class BlockMapPanel(TitledPanel):
             cell = range(cursor, cursor + 1)
             if self.map.per_cell > 1:
                 cell = self.map.blocks_at(*self.map.cell_of(cursor))
-            self._below = block_detail_rows(state, cursor, width, self.now, self.glyphs, cell=cell)[:height]
+            if height > 1:
+                self._below = block_detail_rows(state, cursor, width, self.now, self.glyphs, cell=cell)
+            else:
+                self._below = [block_line_row(state, cursor, width, self.now, self.glyphs, cell=cell)]
         else:
             self._below = holder_rows(state, width, height, self.glyphs)
 

@@ -53,8 +53,9 @@ def _stack(x: int, y: int, width: int, rows: Mapping[str, int]) -> dict[str, Are
     return areas
 
 
-FRAME = 3
-"""Rows of the map's panel that are not map: its title, and two about a block."""
+def map_frame(height: int) -> int:
+    """Rows of the map's panel that are not map, on a terminal of ``height``: its title, and one or two about a block."""
+    return 2 if height < 28 else 3
 
 
 def plan(width: int, height: int, map_rows: Callable[[int, int], int], header_rows: int = 3) -> dict[str, Area]:
@@ -70,20 +71,20 @@ def plan(width: int, height: int, map_rows: Callable[[int, int], int], header_ro
     areas = _stack(0, 0, width, {"header": top, "capacity": bar})
     areas["footer"] = Area(0, height - 1, width, 1)
     y, rest = top + bar, height - top - bar - 1
+    frame = map_frame(height)
     if width >= WIDE:
         right = min(max(69, width * 11 // 20), 112)
         left = width - right - 1
         queue = Need(4, rest, 1.0)
-        rows = _with_map(rest, left, map_rows, FRAME, {"map": Need(FRAME + 1, rest, 3.0), "queue": queue})
+        rows = _with_map(rest, left, map_rows, frame, {"map": Need(frame + 1, rest, 3.0), "queue": queue})
         areas |= _stack(0, y, left, rows)
         areas["divider"] = Area(left, y, 1, rest)
         rows = share(rest, {"requests": Need(5, rest, 3.0), "events": Need(4, rest, 2.0)})
         return areas | _stack(left + 1, y, right, rows)
-    frame = FRAME if height >= 20 else FRAME - 1
     needs = {
         "map": Need(frame + 1, rest, 7.0),
         "requests": Need(4, rest, 6.0),
-        "queue": Need(2, 6, 1.6),
+        "queue": Need(2 if height < 22 else 3, 6, 1.6),
         "events": Need(3, rest, 4.0),
     }
     return areas | _stack(0, y, width, _with_map(rest, width, map_rows, frame, needs))

@@ -30,6 +30,29 @@ def block_detail_rows(
     return glyphs.rows(rows)
 
 
+def block_line_row(
+    state: EngineState, block: int, width: int, now: float, glyphs: Glyphs = UNICODE, *, cell: range | None = None
+) -> Row:
+    """The same in one row, for small screens: owners as ``name [logical]``."""
+    blocks = state.blocks
+    if blocks is None or not 0 <= block < blocks.total:
+        return block_detail_rows(state, block, width, now, glyphs)[0]
+    found = blocks.owners(block, state.requests)
+    forms: list[list[Span]] = []
+    for named in range(min(len(found), NAMED_OWNERS), 0, -1):
+        spans: list[Span] = []
+        for place, (row, logical) in enumerate(found[:named]):
+            spans.append((", " if place else "", Role.DIM))
+            spans.append((short(row.name, 16), owner_role(row.num)))
+            spans.append((f" [{logical}]", Role.TEXT))
+        spans += [(f" +{count(len(found) - named)}", Role.DIM)] if named < len(found) else []
+        forms.append(spans)
+    unknown = not_exposed(state, "owners") if state.requests is None else "no owner"
+    owners = part(48, *forms) if forms else part(48, unknown, "", role=Role.DIM)
+    first, *others = _facts(state, blocks, block, now, cell)
+    return glyphs.rows([fit([first, owners, *others], width)])[0]
+
+
 def state_name(state: EngineState, code: int) -> str:
     """The name of a block's state code as the hello gives it."""
     names = state.state_names()

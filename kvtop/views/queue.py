@@ -40,14 +40,14 @@ def queue_rows(
     waiting = waiting_count(state)
     if waiting is None:
         return message_rows(not_exposed(state, "queue"), width, height, glyphs)
-    rows = verdict_rows(state, width, glyphs, lines=2 if height > 2 else 1)
+    rows = verdict_rows(state, width, glyphs, lines=2 if height > 1 else 1)
     if state.queue is None:
         rows.append(fit([part(1, not_exposed(state, "order of the queue"), role=Role.DIM)], width))
         return glyphs.rows(exactly(rows, width, height))
     room = max(0, height - len(rows))
     first = max(0, first)
     shown = state.queue.order[first : first + room]
-    if first + len(shown) < waiting and len(shown) == room and shown:
+    if first + len(shown) < waiting and len(shown) == room > 1:
         shown = shown[:-1]
     mono = state.mono_now(now)
     rows += [_waiting(state, num, place, width, mono) for place, num in enumerate(shown, first + 1)]
