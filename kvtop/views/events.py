@@ -174,26 +174,37 @@ def shown_events(state: EngineState, kinds: Collection[str] | None = None) -> li
     Evictions of like cause that follow one another are one entry with their sum, so that they do not push out all else.
     """
     shown: list[LogEntry] = []
-    times = 1
+    run: list[Event] = []
     for entry in state.events:
         if kinds is not None and isinstance(entry, Event) and entry.kind not in kinds:
             continue
-        last = shown[-1] if shown else None
-        if isinstance(entry, Event) and isinstance(last, Event) and _alike(last, entry):
-            times += 1
-            blocks = (last.blocks or 0) + (entry.blocks or 0)
-            shown[-1] = entry.model_copy(update={"blocks": blocks, "detail": f"{times} times since {clock(since)}"})
-        else:
-            shown.append(entry)
-            times, since = 1, entry.wall
-    return shown
+        if isinstance(entry, Event) and entry.kind == "evict":
+            if run and not _alike(run[-1], entry):
+                shown.append(_sum(run))
+                run = []
+            run.append(entry)
+            continue
+        if run:
+            shown.append(_sum(run))
+            run = []
+        shown.append(entry)
+    return [*shown, _sum(run)] if run else shown
+
+
+def _sum(run: list[Event]) -> Event:
+    """Evictions in a row as the last of them, with the blocks of all."""
+    if len(run) == 1:
+        return run[0]
+    blocks = sum(event.blocks or 0 for event in run)
+    return run[-1].model_copy(
+        update={"blocks": blocks, "detail": f"{count(len(run))} times since {clock(run[0].wall)}"}
+    )
 
 
 def _alike(last: Event, entry: Event) -> bool:
-    """Whether both are evictions that can be told as one."""
+    """Whether two evictions can be told as one."""
     return (
-        (last.kind == entry.kind == "evict")
-        and (last.cause, last.by, last.request) == (entry.cause, entry.by, entry.request)
+        (last.cause, last.by, last.request) == (entry.cause, entry.by, entry.request)
         and last.blocks is not None
         and entry.blocks is not None
     )
