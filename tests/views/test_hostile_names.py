@@ -19,7 +19,7 @@ from kvtop.views.rows import Row
 from tests.views.scene import LATER, MONO, check_rows, hello, keyframe, scene
 
 names = st.one_of(
-    st.text(max_size=60),
+    st.text(max_size=32),
     st.sampled_from(
         [
             "\x1b[2J\x1b]0;gotcha\x07",
@@ -90,7 +90,7 @@ def named(name: str, number: int | None) -> EngineState:
     return state
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(name=names, number=numbers, width=st.integers(1, 210), glyphs=st.sampled_from([UNICODE, ASCII]))
 def test_every_row_of_every_view_has_its_width(name: str, number: int | None, width: int, glyphs: Glyphs) -> None:
     state = named(name, number)
