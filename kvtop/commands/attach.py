@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from kvtop.target import control_of, find_engine
+from kvtop.term.environment import prepare_environment
 from kvtop.tty import Terminated, require_screen, restored, signals_raise
 
 
@@ -11,6 +12,7 @@ def run(options: argparse.Namespace) -> int:
     found = find_engine(options.target, ask=True)
     require_screen()
 
+    prepare_environment()  # before Textual reads it
     from kvtop.app import run as show
     from kvtop.sources.socket import SocketSource
 

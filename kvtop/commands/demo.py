@@ -12,6 +12,7 @@ from kvtop.progress import ProgressLine
 from kvtop.protocol.places import observe_path, valid_name
 from kvtop.table import number, printable
 from kvtop.target import folder, is_live
+from kvtop.term.environment import prepare_environment
 from kvtop.tty import Terminated, require_screen, restored, signals_raise
 
 
@@ -66,6 +67,7 @@ def _place_for(name: str) -> Path:
 
 
 def _watch_screen(child: EngineChild, ready: Ready, options: argparse.Namespace) -> int:
+    prepare_environment()  # before Textual reads it
     from kvtop.app import run as show
     from kvtop.sources.socket import SocketSource
 
