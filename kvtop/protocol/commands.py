@@ -11,19 +11,21 @@ from kvtop.protocol.hello import PolicyValue
 class Command(Message):
     """Base: ``id`` is the asker's own and comes back in the reply."""
 
-    id: str = Field(min_length=1, max_length=64)
+    id: str = Field(min_length=1, max_length=64, description="the asker's own; comes back in the reply")
 
 
 class SetPolicy(Command):
     """Change policy axes together. ``dry_run`` answers what would happen and changes nothing."""
 
     type: Literal["set_policy"] = "set_policy"
-    changes: dict[str, PolicyValue] = Field(min_length=1, max_length=32)
+    changes: dict[str, PolicyValue] = Field(
+        min_length=1, max_length=32, description="axis -> new value, as the hello's axes allow"
+    )
     transition: Literal["drain", "preempt"] = Field(
         default="drain",
         description="where the present state breaks the new rule: admit nothing until it fits, or preempt down to what fits",
     )
-    dry_run: bool = False
+    dry_run: bool = Field(default=False, description="answer what would happen, and change nothing")
 
 
 class Abort(Command):
@@ -37,7 +39,7 @@ class Preempt(Command):
     """Preempt one running request now; it is queued again and recomputed."""
 
     type: Literal["preempt"] = "preempt"
-    request: int | str
+    request: int | str = Field(description="num or id")
 
 
 class Pause(Command):
@@ -47,6 +49,8 @@ class Pause(Command):
 
 
 class Resume(Command):
+    """Schedule again after a pause."""
+
     type: Literal["resume"] = "resume"
 
 
@@ -60,7 +64,12 @@ class RequestKeyframe(Command):
     """On the observing socket: a keyframe for this viewer. On the control socket: for every viewer."""
 
     type: Literal["keyframe"] = "keyframe"
-    id: str = Field(default="keyframe", min_length=1, max_length=64)
+    id: str = Field(
+        default="keyframe",
+        min_length=1,
+        max_length=64,
+        description="the asker's own; comes back in the reply on the control socket",
+    )
 
 
 AnyCommand = Annotated[
@@ -73,8 +82,8 @@ class Reply(Message):
     """The answer to one command, sent when it took effect or was refused."""
 
     type: Literal["reply"] = "reply"
-    id: str
-    ok: bool
+    id: str = Field(description="of the command")
+    ok: bool = Field(description="false: refused, nothing changed")
     iteration: int | None = Field(default=None, description="first iteration under the new rule")
     message: str = Field(default="", max_length=1000, description="what happened, or why not, in a sentence")
     effects: list[str] = Field(default_factory=list, description="what it does or would do, to whom")

@@ -32,37 +32,41 @@ class RequestChange(Message):
     """
 
     num: int = Field(ge=0, description="small number, unique in this run of the engine")
-    id: str | None = Field(default=None, max_length=256)
+    id: str | None = Field(default=None, max_length=256, description="the request's own name")
     label: str | None = Field(default=None, max_length=64, description="workload class or tenant")
     state: str | None = Field(default=None, description="waiting, prefill, decode, preempted, finished")
     priority: int | None = Field(default=None, description="smaller is more urgent")
     arrival: float | None = Field(default=None, description="Unix seconds")
-    prompt_tokens: int | None = Field(default=None, ge=0)
+    prompt_tokens: int | None = Field(default=None, ge=0, description="tokens in the prompt")
     max_tokens: int | None = Field(default=None, ge=0, description="output tokens at most")
     cached_tokens: int | None = Field(
         default=None, ge=0, description="tokens taken from the prefix cache at its latest admission"
     )
     computed_tokens: int | None = Field(default=None, ge=0, description="tokens whose KV is in its blocks now")
-    output_tokens: int | None = Field(default=None, ge=0)
+    output_tokens: int | None = Field(default=None, ge=0, description="tokens sampled so far")
     blocks: int | None = Field(default=None, ge=0, description="blocks in its table")
     reserved_blocks: int | None = Field(default=None, ge=0, description="blocks promised beyond those in its table")
     table_at: int | None = Field(
         default=None, ge=0, description="cut the block table to this length, then append table"
     )
-    table: list[int] | None = None
+    table: list[int] | None = Field(
+        default=None, description="physical blocks to append to the block table, in logical order"
+    )
     phase_since: float | None = Field(default=None, description="monotonic seconds at which the present state began")
-    queue_s: float | None = Field(default=None, ge=0)
-    prefill_s: float | None = Field(default=None, ge=0)
-    decode_s: float | None = Field(default=None, ge=0)
-    preemptions: int | None = Field(default=None, ge=0)
+    queue_s: float | None = Field(
+        default=None, ge=0, description="seconds waiting, before the first admission and after preemptions"
+    )
+    prefill_s: float | None = Field(default=None, ge=0, description="seconds in prefill")
+    decode_s: float | None = Field(default=None, ge=0, description="seconds in decode")
+    preemptions: int | None = Field(default=None, ge=0, description="times it was preempted")
     recomputed_tokens: int | None = Field(default=None, ge=0, description="tokens computed again after preemptions")
-    ttft_s: float | None = Field(default=None, ge=0, description="arrival to first output token")
+    ttft_s: float | None = Field(default=None, ge=0, description="seconds from arrival to the first output token")
     tpot_s: float | None = Field(
-        default=None, ge=0, description="(last - first output token) / (outputs - 1), set at the end"
+        default=None, ge=0, description="seconds: (time of last - first output token) / (outputs - 1), set at the end"
     )
     finish_reason: str | None = Field(default=None, max_length=64, description="stop, length, abort, error")
-    attention_mode: str | None = Field(default=None, max_length=64)
-    cache_dtype: str | None = Field(default=None, max_length=32)
+    attention_mode: str | None = Field(default=None, max_length=64, description="how its attention is computed")
+    cache_dtype: str | None = Field(default=None, max_length=32, description="element type of its KV")
     prompt_text: str | None = Field(default=None, description="only with --expose-text")
     output_text: str | None = Field(default=None, description="only with --expose-text; all so far")
 
@@ -74,16 +78,16 @@ class Event(Message):
     A viewer shows an unknown kind by its ``detail``.
     """
 
-    id: int = Field(ge=0)
-    kind: str = Field(max_length=32)
-    iteration: int = Field(ge=0)
+    id: int = Field(ge=0, description="number of the event; rises by one")
+    kind: str = Field(max_length=32, description="see above")
+    iteration: int = Field(ge=0, description="iteration in which it happened")
     wall: float = Field(description="Unix seconds")
-    severity: Literal["info", "warn", "error"] = "info"
+    severity: Literal["info", "warn", "error"] = Field(default="info", description="how bad it is")
     request: int | None = Field(default=None, description="num of the request it happened to (the victim)")
-    request_id: str | None = Field(default=None, max_length=256)
+    request_id: str | None = Field(default=None, max_length=256, description="its id")
     by: int | None = Field(default=None, description="num of the request that caused it")
-    by_id: str | None = Field(default=None, max_length=256)
-    cause: str | None = Field(default=None, max_length=500)
+    by_id: str | None = Field(default=None, max_length=256, description="its id")
+    cause: str | None = Field(default=None, max_length=500, description="why, in a sentence")
     need_blocks: int | None = Field(default=None, description="blocks the causing request lacked")
     free_blocks: int | None = Field(default=None, description="blocks available before")
     blocks: int | None = Field(
@@ -96,12 +100,12 @@ class Event(Message):
     seconds: float | None = Field(
         default=None, description="admit: time queued; finish: arrival to end; preempt: compute time given up"
     )
-    axis: str | None = Field(default=None, max_length=64)
-    old: PolicyValue | None = None
-    new: PolicyValue | None = None
+    axis: str | None = Field(default=None, max_length=64, description="policy: which axis changed")
+    old: PolicyValue | None = Field(default=None, description="policy: value before")
+    new: PolicyValue | None = Field(default=None, description="policy: value after")
     uid: int | None = Field(default=None, description="who commanded it")
-    pid: int | None = None
-    detail: str | None = Field(default=None, max_length=1000)
+    pid: int | None = Field(default=None, description="process that commanded it")
+    detail: str | None = Field(default=None, max_length=1000, description="more, in a sentence")
 
 
 class Verdict(Message):
@@ -110,9 +114,9 @@ class Verdict(Message):
     Codes: ``needs_blocks never_fits max_running token_budget batch_running after_preemption paused draining``.
     """
 
-    request: int
-    request_id: str | None = Field(default=None, max_length=256)
-    code: str = Field(max_length=64)
+    request: int = Field(description="num of the queue's head")
+    request_id: str | None = Field(default=None, max_length=256, description="its id")
+    code: str = Field(max_length=64, description="see above")
     rule: str | None = Field(default=None, max_length=128, description="the policy that said no, as axis=value")
     need_blocks: int | None = Field(
         default=None, description="blocks it needs to be admitted, beyond those cached for it"
@@ -120,36 +124,36 @@ class Verdict(Message):
     available_blocks: int | None = Field(
         default=None, description="blocks it could have: free + evictable - promised to others - watermark"
     )
-    reserved_blocks: int | None = None
-    watermark_blocks: int | None = None
+    reserved_blocks: int | None = Field(default=None, description="of the pool, promised to running requests")
+    watermark_blocks: int | None = Field(default=None, description="of the pool, kept free on purpose")
     limit: int | None = Field(default=None, description="the limit that was reached, where the rule is a limit")
-    detail: str | None = Field(default=None, max_length=500)
+    detail: str | None = Field(default=None, max_length=500, description="more, in a sentence")
 
 
 class Durations(Message):
-    """Milliseconds of an iteration, by part; summed over merged iterations."""
+    """Milliseconds of an iteration, by part; sums over merged iterations."""
 
-    schedule: float = Field(default=0.0, ge=0)
-    forward: float = Field(default=0.0, ge=0)
-    sample: float = Field(default=0.0, ge=0)
-    transfer_wait: float = Field(default=0.0, ge=0)
+    schedule: float = Field(default=0.0, ge=0, description="deciding what runs")
+    forward: float = Field(default=0.0, ge=0, description="the model")
+    sample: float = Field(default=0.0, ge=0, description="choosing tokens")
+    transfer_wait: float = Field(default=0.0, ge=0, description="waiting for copies between tiers")
     publish: float = Field(default=0.0, ge=0, description="building the previous frame")
 
 
 class Batch(Message):
     """Composition of the batch; tokens are sums and requests are of the latest over merged iterations."""
 
-    prefill_tokens: int = Field(default=0, ge=0)
-    decode_tokens: int = Field(default=0, ge=0)
-    prefill_requests: int = Field(default=0, ge=0)
-    decode_requests: int = Field(default=0, ge=0)
-    token_budget: int | None = None
+    prefill_tokens: int = Field(default=0, ge=0, description="tokens computed for requests in prefill")
+    decode_tokens: int = Field(default=0, ge=0, description="tokens computed for requests in decode")
+    prefill_requests: int = Field(default=0, ge=0, description="requests in prefill")
+    decode_requests: int = Field(default=0, ge=0, description="requests in decode")
+    token_budget: int | None = Field(default=None, description="tokens an iteration may compute at most")
 
 
 class Gauges(Message):
     """Levels at the end of the iteration."""
 
-    kv_blocks_total: int | None = None
+    kv_blocks_total: int | None = Field(default=None, description="blocks in the pool")
     kv_blocks_free: int | None = Field(default=None, description="no owner, no content")
     kv_blocks_cached: int | None = Field(default=None, description="no owner, content still valid; evictable")
     kv_blocks_active: int | None = Field(default=None, description="in exactly one block table")
@@ -160,15 +164,15 @@ class Gauges(Message):
     kv_bytes_used: int | None = Field(default=None, description="bytes of active and shared blocks")
     kv_tokens: int | None = Field(default=None, description="tokens held for live requests (shared ones once)")
     kv_usage: float | None = Field(default=None, ge=0, le=1, description="share in use, where blocks are not exposed")
-    running: int | None = None
-    waiting: int | None = None
+    running: int | None = Field(default=None, description="requests in prefill or decode")
+    waiting: int | None = Field(default=None, description="requests in the queue")
     preempted: int | None = Field(default=None, description="of waiting, those that have run before")
 
 
 class Counters(Message):
     """Totals since the engine started. A total that falls means the engine restarted."""
 
-    iterations: int | None = None
+    iterations: int | None = Field(default=None, description="iterations run")
     prefill_tokens: int | None = Field(default=None, description="prompt tokens computed, recomputation included")
     decode_tokens: int | None = Field(default=None, description="output tokens sampled")
     prefix_query_tokens: int | None = Field(
@@ -176,33 +180,33 @@ class Counters(Message):
     )
     prefix_hit_tokens: int | None = Field(default=None, description="of those, found")
     recomputed_tokens: int | None = Field(default=None, description="tokens computed again after a preemption")
-    admissions: int | None = None
-    finished: int | None = None
-    aborted: int | None = None
-    preemptions: int | None = None
+    admissions: int | None = Field(default=None, description="requests admitted, after preemptions again")
+    finished: int | None = Field(default=None, description="requests that came to their end")
+    aborted: int | None = Field(default=None, description="requests aborted")
+    preemptions: int | None = Field(default=None, description="preemptions")
     evictions: int | None = Field(default=None, description="cached blocks whose content was dropped for new content")
-    host_offload_bytes: int | None = None
-    host_promotions: int | None = None
-    ledger_checks: int | None = None
-    ledger_violations: int | None = None
+    host_offload_bytes: int | None = Field(default=None, description="KV bytes copied from device to host")
+    host_promotions: int | None = Field(default=None, description="blocks brought back from host to device")
+    ledger_checks: int | None = Field(default=None, description="checks that blocks and references add up")
+    ledger_violations: int | None = Field(default=None, description="violations those checks found")
 
 
 class TierTraffic(Message):
     """Bytes that moved between two tiers in this frame."""
 
-    source: str
-    target: str
-    blocks: int = Field(ge=0)
-    bytes: int = Field(ge=0)
-    ms: float = Field(default=0.0, ge=0)
-    stalls: int = Field(default=0, ge=0)
+    source: str = Field(description="tier copied from")
+    target: str = Field(description="tier copied to")
+    blocks: int = Field(ge=0, description="blocks copied")
+    bytes: int = Field(ge=0, description="bytes copied")
+    ms: float = Field(default=0.0, ge=0, description="milliseconds the copies took")
+    stalls: int = Field(default=0, ge=0, description="times the batch had to wait for one")
 
 
 class Queue(Message):
     """The waiting queue in the order in which it will be tried; only its first part where it is long."""
 
-    order: list[int] = Field(default_factory=list)
-    total: int = Field(default=0, ge=0)
+    order: list[int] = Field(default_factory=list, description="nums, head first")
+    total: int = Field(default=0, ge=0, description="requests waiting, those not listed included")
 
 
 class Status(Message):
@@ -210,7 +214,7 @@ class Status(Message):
 
     state: str = Field(description="running, idle, paused, draining")
     since: float | None = Field(default=None, description="monotonic seconds")
-    detail: str | None = Field(default=None, max_length=500)
+    detail: str | None = Field(default=None, max_length=500, description="more, in a sentence")
 
 
 class IterationFrame(Message):
@@ -218,47 +222,51 @@ class IterationFrame(Message):
 
     type: Literal["iteration"] = "iteration"
     seq: int = Field(ge=0, description="frame number; consecutive (less the merged ones) unless a gap is announced")
-    merged: int = Field(default=1, ge=1)
-    iteration: int = Field(ge=0)
+    merged: int = Field(default=1, ge=1, description="iterations in this frame")
+    iteration: int = Field(ge=0, description="number of the iteration")
     wall: float = Field(description="Unix seconds at the end of the iteration")
     mono: float = Field(description="monotonic seconds at the end of the iteration")
-    durations: Durations = Field(default_factory=Durations)
-    batch: Batch | None = None
-    policy_id: int | None = None
-    policy: dict[str, PolicyValue] | None = None
-    status: Status | None = None
-    blocks: list[BlockRun] = Field(default_factory=list)
-    hashes: list[BlockHash] = Field(default_factory=list)
-    requests: list[RequestChange] = Field(default_factory=list)
+    durations: Durations = Field(default_factory=Durations, description="where the time went")
+    batch: Batch | None = Field(default=None, description="what was computed; absent: nothing ran")
+    policy_id: int | None = Field(default=None, description="number of the policy set; rises with each change")
+    policy: dict[str, PolicyValue] | None = Field(default=None, description="axis -> value, when it changed")
+    status: Status | None = Field(default=None, description="when it changed")
+    blocks: list[BlockRun] = Field(
+        default_factory=list, description="blocks that changed, in order; a later run overrides"
+    )
+    hashes: list[BlockHash] = Field(default_factory=list, description="prefix-cache hashes that changed")
+    requests: list[RequestChange] = Field(default_factory=list, description="requests that changed")
     forgotten: list[int] = Field(default_factory=list, description="nums of finished requests no longer kept")
-    queue: Queue | None = None
+    queue: Queue | None = Field(default=None, description="when it changed")
     verdict: Verdict | None = Field(default=None, description="absent: nothing is held back")
-    events: list[Event] = Field(default_factory=list)
-    traffic: list[TierTraffic] = Field(default_factory=list)
-    gauges: Gauges | None = None
-    counters: Counters | None = None
+    events: list[Event] = Field(default_factory=list, description="what happened, each event once")
+    traffic: list[TierTraffic] = Field(default_factory=list, description="copies between tiers")
+    gauges: Gauges | None = Field(default=None, description="levels that changed")
+    counters: Counters | None = Field(default=None, description="totals that changed")
 
 
 class Keyframe(Message):
     """Everything at one moment: the first frame a viewer gets, after any gap, and on request."""
 
     type: Literal["keyframe"] = "keyframe"
-    seq: int = Field(ge=0)
-    iteration: int = Field(ge=0)
-    wall: float
-    mono: float
-    policy_id: int = 0
-    policy: dict[str, PolicyValue] = Field(default_factory=dict)
-    status: Status
+    seq: int = Field(ge=0, description="that of the last iteration frame it includes")
+    iteration: int = Field(ge=0, description="number of that iteration")
+    wall: float = Field(description="Unix seconds")
+    mono: float = Field(description="monotonic seconds")
+    policy_id: int = Field(default=0, description="number of the policy set")
+    policy: dict[str, PolicyValue] = Field(default_factory=dict, description="axis -> value, all axes")
+    status: Status = Field(description="what the engine is doing")
     blocks: list[BlockRun] | None = Field(default=None, description="absent: not exposed")
-    hashes: list[BlockHash] = Field(default_factory=list)
-    ages: list[BlockAge] = Field(default_factory=list)
+    hashes: list[BlockHash] = Field(default_factory=list, description="prefix-cache hash of every block that has one")
+    ages: list[BlockAge] = Field(
+        default_factory=list, description="blocks by time since last use; blocks not listed: unknown"
+    )
     requests: list[RequestChange] | None = Field(default=None, description="absent: not exposed")
-    queue: Queue | None = None
-    verdict: Verdict | None = None
+    queue: Queue | None = Field(default=None, description="absent: not exposed")
+    verdict: Verdict | None = Field(default=None, description="absent: nothing is held back")
     events: list[Event] = Field(default_factory=list, description="the latest, repeated; ids tell which are known")
-    gauges: Gauges = Field(default_factory=Gauges)
-    counters: Counters = Field(default_factory=Counters)
+    gauges: Gauges = Field(default_factory=Gauges, description="all levels; absent ones are not exposed")
+    counters: Counters = Field(default_factory=Counters, description="all totals; absent ones are not exposed")
     recent_batches: list[int] = Field(
         default_factory=list, description="requests in the batch of each of the last iterations, oldest first"
     )
@@ -269,23 +277,25 @@ class Gap(Message):
 
     type: Literal["gap"] = "gap"
     first: int = Field(description="seq of the first frame left out")
-    last: int
-    reason: str = Field(default="viewer too slow", max_length=200)
-    events: list[Event] = Field(default_factory=list)
+    last: int = Field(description="seq of the last frame left out")
+    reason: str = Field(default="viewer too slow", max_length=200, description="why they were left out")
+    events: list[Event] = Field(default_factory=list, description="events of the frames left out")
     events_lost: int = Field(default=0, ge=0, description="events that even the event log no longer held")
 
 
 class Fault(Message):
-    """The peer's last line could not be used. ``fatal``: the connection ends after this line."""
+    """The peer's last line could not be used, or the peer cannot be served."""
 
     type: Literal["fault"] = "fault"
-    code: str = Field(max_length=64, description="bad_line, line_too_long, version, busy, not_here, internal")
-    message: str = Field(max_length=1000)
-    fatal: bool = False
+    code: str = Field(
+        max_length=64, description="bad_line, line_too_long, unknown_type, version, busy, not_here, internal"
+    )
+    message: str = Field(max_length=1000, description="what was wrong and where, in a sentence")
+    fatal: bool = Field(default=False, description="the connection ends after this line")
 
 
 class Bye(Message):
     """The engine is leaving in an orderly way."""
 
     type: Literal["bye"] = "bye"
-    reason: str = Field(default="engine stopped", max_length=200)
+    reason: str = Field(default="engine stopped", max_length=200, description="why it leaves")

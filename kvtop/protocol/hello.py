@@ -26,27 +26,27 @@ class EngineIdentity(Message):
 
     name: str = Field(max_length=128, description="the name of its socket")
     kind: str = Field(max_length=64, description="kvtop, vllm, sglang, llama.cpp, tensorrt-llm, …")
-    version: str = Field(max_length=64)
+    version: str = Field(max_length=64, description="of the engine")
     run: str = Field(max_length=64, description="unique for each start of the engine")
-    pid: int | None = None
-    host: str | None = Field(default=None, max_length=256)
+    pid: int | None = Field(default=None, description="process id of the scheduler")
+    host: str | None = Field(default=None, max_length=256, description="name of the machine")
     started: float | None = Field(default=None, description="start of the engine, Unix seconds")
 
 
 class ModelFacts(Message):
     """The model being served and how it is held in memory."""
 
-    name: str = Field(max_length=256)
+    name: str = Field(max_length=256, description="name of the model")
     revision: str | None = Field(default=None, max_length=128, description="checksum or revision of the weights")
     random_weights: bool = Field(default=False, description="true: weights are noise, text is meaningless")
-    weight_dtype: str | None = None
-    layers: int | None = None
-    hidden: int | None = None
-    query_heads: int | None = None
-    kv_heads: int | None = None
-    head_size: int | None = None
-    vocabulary: int | None = None
-    context_tokens: int | None = None
+    weight_dtype: str | None = Field(default=None, description="element type of the weights")
+    layers: int | None = Field(default=None, description="decoder layers")
+    hidden: int | None = Field(default=None, description="width of the residual stream")
+    query_heads: int | None = Field(default=None, description="query heads of a layer")
+    kv_heads: int | None = Field(default=None, description="key/value heads of a layer")
+    head_size: int | None = Field(default=None, description="width of one head")
+    vocabulary: int | None = Field(default=None, description="tokens in the vocabulary")
+    context_tokens: int | None = Field(default=None, description="longest sequence, tokens")
 
 
 class PoolFacts(Message):
@@ -54,47 +54,51 @@ class PoolFacts(Message):
 
     tier: str = Field(description="device, host, disk")
     group: int = Field(default=0, description="KV group (layers that share a block table)")
-    blocks: int = Field(ge=0)
+    blocks: int = Field(ge=0, description="blocks in the pool")
 
 
 class Geometry(Message):
     """How KV memory is cut up. Absent parts are not exposed by this engine."""
 
     block_size: int | None = Field(default=None, description="tokens a block holds")
-    cache_dtype: str | None = None
+    cache_dtype: str | None = Field(default=None, description="element type of the KV cache")
     bytes_per_token: int | None = Field(default=None, description="KV bytes of one token over all layers")
-    pools: list[PoolFacts] = Field(default_factory=list)
+    pools: list[PoolFacts] = Field(default_factory=list, description="every pool of blocks")
 
 
 class PolicyAxis(Message):
     """One thing about scheduling that can be changed while the engine serves."""
 
-    name: str = Field(max_length=64)
-    kind: Literal["choice", "bool", "int", "float"]
-    help: str = Field(default="", max_length=1000)
+    name: str = Field(max_length=64, description="name of the axis, as in set_policy")
+    kind: Literal["choice", "bool", "int", "float"] = Field(description="what values it takes")
+    help: str = Field(default="", max_length=1000, description="what it decides")
     choices: dict[str, str] = Field(default_factory=dict, description="for kind choice: value -> what it does")
-    minimum: float | None = None
-    maximum: float | None = None
-    unit: str | None = None
+    minimum: float | None = Field(default=None, description="smallest value, for numbers")
+    maximum: float | None = Field(default=None, description="largest value, for numbers")
+    unit: str | None = Field(default=None, description="unit of the number")
 
 
 class Hello(Message):
     """Engine to viewer, first line on either socket."""
 
     type: Literal["hello"] = "hello"
-    protocol: str = Field(default=PROTOCOL_VERSION, max_length=16)
-    engine: EngineIdentity
-    model: ModelFacts
-    geometry: Geometry = Field(default_factory=Geometry)
-    device: str | None = Field(default=None, max_length=128)
+    protocol: str = Field(
+        default=PROTOCOL_VERSION, max_length=16, description="MAJOR.MINOR; another major version is refused"
+    )
+    engine: EngineIdentity = Field(description="who speaks")
+    model: ModelFacts = Field(description="what it serves")
+    geometry: Geometry = Field(default_factory=Geometry, description="how its KV memory is cut up")
+    device: str | None = Field(default=None, max_length=128, description="what it runs on")
     attention: str | None = Field(default=None, max_length=64, description="attention backend")
     capabilities: list[str] = Field(
         default_factory=list,
         description="what it exposes: blocks, requests, queue, events, tiers, text; unlisted means not exposed",
     )
     commands: list[str] = Field(default_factory=list, description="command types the control socket takes")
-    block_states: list[str] = Field(default_factory=lambda: list(BLOCK_STATES))
-    axes: list[PolicyAxis] = Field(default_factory=list)
+    block_states: list[str] = Field(
+        default_factory=lambda: list(BLOCK_STATES), description="names behind the state codes of block runs"
+    )
+    axes: list[PolicyAxis] = Field(default_factory=list, description="policies that can be changed while it runs")
     limits: dict[str, int | float | str | None] = Field(
         default_factory=dict, description="fixed settings a fair comparison needs"
     )
@@ -108,6 +112,8 @@ class ClientHello(Message):
     """Viewer or controller to engine; optional on the observing socket, so that ``socat`` works unaided."""
 
     type: Literal["hello"] = "hello"
-    protocol: str = Field(default=PROTOCOL_VERSION, max_length=16)
-    client: str = Field(default="", max_length=128)
+    protocol: str = Field(
+        default=PROTOCOL_VERSION, max_length=16, description="MAJOR.MINOR; another major version is refused"
+    )
+    client: str = Field(default="", max_length=128, description="name of the program, for logs")
     fps: float | None = Field(default=None, gt=0, le=1000, description="at most so many frames a second; absent: all")

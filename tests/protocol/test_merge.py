@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvtop.protocol import Batch, Durations, RequestChange, decode_frame, encode, merge_frames, merge_request
@@ -12,12 +12,13 @@ from tests.publish.kit import frame
 from tests.publish.stories import Story
 
 
+@settings(max_examples=40)
 @given(st.data())
 def test_folding_merged_frames_equals_folding_single_ones(data: Any) -> None:
     story = Story(data.draw)
     single, merged = Fold(seq=0), Fold(seq=0)
-    for _ in range(data.draw(st.integers(1, 4))):
-        portion = [story.next() for _ in range(data.draw(st.integers(1, 6)))]
+    for _ in range(data.draw(st.integers(1, 3))):
+        portion = [story.next() for _ in range(data.draw(st.integers(1, 4)))]
         for one in portion:
             single.apply(one)
         line = encode(merge_frames(portion))
@@ -29,10 +30,11 @@ def test_folding_merged_frames_equals_folding_single_ones(data: Any) -> None:
     assert merged.prefill_tokens == single.prefill_tokens
 
 
+@settings(max_examples=40)
 @given(st.data())
 def test_merging_in_two_steps_equals_merging_in_one(data: Any) -> None:
     story = Story(data.draw)
-    frames = [story.next() for _ in range(data.draw(st.integers(2, 8)))]
+    frames = [story.next() for _ in range(data.draw(st.integers(2, 6)))]
     cut = data.draw(st.integers(1, len(frames) - 1))
     assert encode(merge_frames([merge_frames(frames[:cut]), merge_frames(frames[cut:])])) == encode(
         merge_frames(frames)

@@ -158,7 +158,7 @@ def test_a_slow_rate_on_a_fast_engine_is_served_before_the_ring_runs_over() -> N
             v.ring.hold(keyframe(seq))
 
 
-@settings(max_examples=60)
+@settings(max_examples=50)
 @given(st.data())
 def test_whatever_happens_the_viewer_ends_with_the_truth_and_every_event(data: Any) -> None:
     v = Viewed(size=data.draw(st.integers(1, 6)))
