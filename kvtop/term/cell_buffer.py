@@ -10,8 +10,8 @@ from kvtop.term.palette import LOOK_SHIFT
 from kvtop.term.sgr import PLAIN, Look, switch
 from kvtop.term.strip import BLANK, Cells
 
-GROUPED_MOST: Final = 400
-"""Above this many runs neighbours share looks anyway, and encoding twice costs more than it saves."""
+GROUPED_MOST: Final = 2000
+"""Above this many runs most of the screen is new: neighbours follow each other, and encoding twice is not worth it."""
 
 GAP_MOST: Final = 8
 """Unchanged cells worth looking at for writing them again instead of moving over them."""
