@@ -70,13 +70,16 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--name", default="engine", help="name of its socket (default: %(default)s)")
     p.add_argument("--blocks", type=int, default=0, help="KV blocks in the pool (default: chosen for the workload)")
-    p.add_argument("--block-size", type=int, default=16, help="tokens a block holds (default: %(default)s)")
+    p.add_argument("--block-size", type=int, default=0, help="tokens a block holds (default: 8 for the mix, else 16)")
     p.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"])
     p.add_argument("--attention", default="auto", choices=["auto", "torch", "triton"])
     p.add_argument("--seed", type=int, default=0, help="of the workload and of random weights")
     p.add_argument("--workload", default="none", choices=["none", "mix"], help="mix: the demo's chat mix")
     p.add_argument(
-        "--rate", type=float, default=0.0, help="arrivals a second of the workload (default: the workload's own)"
+        "--rate",
+        type=float,
+        default=0.0,
+        help="arrivals a second of the workload (default: a little more than this machine serves)",
     )
     p.add_argument(
         "--set", action="append", default=[], metavar="AXIS=VALUE", dest="policies", help="a policy to start with"

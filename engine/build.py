@@ -6,15 +6,17 @@ from pathlib import Path
 import torch
 
 from engine.attention import AttentionError, attention_backend
+from engine.batch import BatchItem
 from engine.config import EngineConfig
 from engine.core import Engine
 from engine.describe import hello
 from engine.fetch import FetchError, Progress, ensure_model
 from engine.gguf import GgufError
 from engine.kv_cache import KVCache, KVCacheError
-from engine.load import LoadedModel, load_model, random_model
+from engine.load import SMOLLM2_SHAPE, LoadedModel, load_model, random_model
 from engine.policy import PolicySet
 from engine.pool import BlockPool
+from engine.request import Request
 from engine.runner import ModelRunner
 from engine.scheduler import Scheduler
 from engine.server import Server
@@ -23,15 +25,20 @@ from engine.workload import MixWorkload, scale_for
 from kvtop.protocol import ModelFacts, PolicyValue
 from kvtop.publish import Publisher
 
-DEFAULT_BLOCKS = 512
-MIX_BLOCKS = 256
+DEFAULT_BLOCKS, DEFAULT_BLOCK_SIZE = 512, 16
+MIX_BLOCKS, MIX_BLOCK_SIZE = 256, 8
 """Less than the demo's mix needs, on purpose: queueing and preemption are what there is to see."""
 
-MIX_RATE = 1.6
-"""Requests a second: more than two slow cores serve."""
-
-MIX_POLICIES: dict[str, PolicyValue] = {"max_running": 12, "token_budget": 128}
+MIX_POLICIES: dict[str, PolicyValue] = {"token_budget": 128}
 """Small iterations, so that the screen moves several times a second on two slow cores."""
+
+MIX_QUEUE = 16
+"""Waiting requests at which the mix holds its arrivals back, so that waiting times stay those of a busy engine."""
+
+MIX_LOAD = 0.8
+"""Requests the mix offers in the time of one full iteration: more than one iteration's worth of work each."""
+
+MIX_RATES = (0.2, 30.0)
 
 
 class BuildError(RuntimeError):
@@ -62,13 +69,15 @@ def build(
     device = _device(config.device)
     model, notice = _model(config, device, progress, say, fallback_random)
     facts = model.config
-    blocks = config.blocks or (MIX_BLOCKS if config.workload == "mix" else DEFAULT_BLOCKS)
+    mix = config.workload == "mix"
+    blocks = config.blocks or (MIX_BLOCKS if mix else DEFAULT_BLOCKS)
+    block_size = config.block_size or (MIX_BLOCK_SIZE if mix else DEFAULT_BLOCK_SIZE)
     backend = config.attention if config.attention != "auto" else ("triton" if device == "cuda" else "torch")
     try:
         cache = KVCache(
             layers=facts.layers,
             blocks=blocks,
-            block_size=config.block_size,
+            block_size=block_size,
             kv_heads=facts.kv_heads,
             head_size=facts.head_size,
             dtype=model.decoder.dtype,
@@ -79,10 +88,11 @@ def build(
         raise BuildError(str(error), "give --blocks a smaller number") from None
     except AttentionError as error:
         raise BuildError(str(error), "use --attention torch") from None
-    pool = BlockPool(blocks, config.block_size)
-    max_model_len = min(facts.context, blocks * config.block_size)
+    pool = BlockPool(blocks, block_size)
+    max_model_len = min(facts.context, blocks * block_size)
     scheduler = Scheduler(pool, policies, max_model_len=max_model_len)
-    engine = Engine(scheduler, ModelRunner(model.decoder, cache, attention, seed=config.seed))
+    runner = ModelRunner(model.decoder, cache, attention, seed=config.seed)
+    engine = Engine(scheduler, runner)
     telemetry = Telemetry(
         engine,
         bytes_per_token=cache.bytes_per_token,
@@ -91,11 +101,12 @@ def build(
         decode_text=model.tokenizer.decode if config.expose_text else None,
     )
     workload = None
-    if config.workload == "mix":
+    if mix:
+        say("measuring how fast this machine is")
         workload = MixWorkload(
             model.tokenizer.encode,
-            scale_for(blocks * config.block_size, max_model_len),
-            rate=config.rate or MIX_RATE,
+            scale_for(blocks * block_size, max_model_len),
+            rate=config.rate or _rate(runner, policies.token_budget, block_size, blocks),
             seed=config.seed,
         )
     if notice is not None:
@@ -104,6 +115,7 @@ def build(
         config,
         model=_facts(model),
         blocks=blocks,
+        block_size=block_size,
         cache_dtype=cache.dtype_name,
         bytes_per_token=cache.bytes_per_token,
         device=_device_name(device),
@@ -118,8 +130,31 @@ def build(
         telemetry,
         Publisher(greeting, folder),
         arrivals=None if workload is None else workload.arrivals(),
+        queue_limit=MIX_QUEUE,
         ledger_every=config.ledger_every,
     )
+
+
+def _rate(runner: ModelRunner, budget: int, block_size: int, blocks: int) -> float:
+    """Arrivals a second that keep this machine a little more than busy, from the time of one full iteration.
+
+    Runs on blocks of a pool that nobody uses yet; what it writes there is never read.
+    """
+    tokens = min(budget, blocks * block_size)
+    probe = Request(
+        num=0,
+        id="probe",
+        token_ids=[0] * tokens,
+        prompt_tokens=tokens,
+        max_tokens=1,
+        arrival_wall=0.0,
+        arrival=0.0,
+        block_table=list(range(-(-tokens // block_size))),
+    )
+    item = BatchItem(probe, 0, tokens, True)
+    fastest = min(runner.run([item]).forward_ms for _ in range(3)) / 1000.0
+    low, high = MIX_RATES
+    return min(high, max(low, MIX_LOAD / max(fastest, 1e-6)))
 
 
 def _device(wanted: str) -> str:
@@ -162,7 +197,7 @@ def _model(
             raise BuildError(str(error), error.hint) from None
         notice = f"random weights, because the model could not be fetched: {error}"[:500]
         say(notice)
-        return random_model(seed=config.seed, device=device), notice
+        return random_model(SMOLLM2_SHAPE, seed=config.seed, device=device), notice
     except GgufError as error:
         raise BuildError(str(error), "give smollm2, random, or the path of a GGUF file") from None
 

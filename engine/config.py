@@ -7,12 +7,12 @@ from kvtop.protocol import PolicyValue
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """Start-up settings. ``blocks`` 0 lets the engine choose; ``model`` is smollm2, random, or a path to a GGUF file."""
+    """Start-up settings. ``blocks``, ``block_size`` and ``rate`` 0 let the engine choose; ``model`` is smollm2, random, or a path to a GGUF file."""
 
     model: str = "smollm2"
     name: str = "engine"
     blocks: int = 0
-    block_size: int = 16
+    block_size: int = 0
     device: str = "auto"
     attention: str = "auto"
     seed: int = 0
@@ -24,8 +24,10 @@ class EngineConfig:
     """Iterations between two ledger checks while serving; 0 never checks."""
 
     def __post_init__(self) -> None:
-        if self.block_size not in (1, 2, 4, 8, 16, 32, 64, 128, 256):
-            raise ValueError(f"block size {self.block_size} must be a power of two from 1 to 256 tokens")
+        if self.block_size not in (0, 1, 2, 4, 8, 16, 32, 64, 128, 256):
+            raise ValueError(
+                f"block size {self.block_size} must be a power of two from 1 to 256 tokens, or 0 for a choice by the engine"
+            )
         if self.blocks < 0:
             raise ValueError(f"blocks {self.blocks} must not be negative")
         if self.ledger_every < 0:

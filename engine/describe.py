@@ -17,6 +17,7 @@ def hello(
     *,
     model: ModelFacts,
     blocks: int,
+    block_size: int,
     cache_dtype: str,
     bytes_per_token: int,
     device: str,
@@ -42,7 +43,7 @@ def hello(
         ),
         model=model,
         geometry=Geometry(
-            block_size=config.block_size,
+            block_size=block_size,
             cache_dtype=cache_dtype,
             bytes_per_token=bytes_per_token,
             pools=[PoolFacts(tier="device", group=0, blocks=blocks)],

@@ -30,6 +30,22 @@ TINY = ModelConfig(
 )
 """Small enough that a step takes a millisecond on a CPU."""
 
+SMOLLM2_SHAPE = ModelConfig(
+    name="random (SmolLM2-135M's shape)",
+    layers=30,
+    hidden=576,
+    feed_forward=1536,
+    query_heads=9,
+    kv_heads=3,
+    head_size=64,
+    vocab=49_152,
+    context=8192,
+    rope_base=100_000.0,
+    eos_ids=frozenset({ByteTokenizer.STOP}),
+    random_weights=True,
+)
+"""Stands in for the demo's model where that cannot be had: the text is noise, time and memory are the real ones."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:

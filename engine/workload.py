@@ -61,10 +61,13 @@ class Scale:
 
 
 def scale_for(pool_tokens: int, context: int) -> Scale:
-    """The scale at which the largest class takes about a fifth of the pool (and fits the context)."""
+    """The scale at which the largest class takes about a fifth of the pool (and fits the context).
+
+    Outputs shrink less than prompts: it is growth while running that makes requests outgrow the pool together.
+    """
     largest = max(c.prompt for c in MIX)
     prompt = min(pool_tokens / 5, context * 0.8) / largest
-    return Scale(prompt=min(1.0, prompt), output=min(1.0, prompt * 5))
+    return Scale(prompt=min(1.0, prompt), output=min(1.0, prompt * 8))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,9 @@ class MixWorkload:
     def describe(self) -> str:
         """One line for the screen: the classes, the scale, the rate, the seed."""
         classes = ", ".join(f"{c.label} {c.prompt // 1000}k+{c.output}" for c in MIX)
-        return f"mix {classes} (S: shared prefix); {self.scale.describe()}; {self.rate:g} requests/s, seed {self.seed}"
+        return (
+            f"mix {classes} (S: shared prefix); {self.scale.describe()}; {self.rate:.2g} requests/s, seed {self.seed}"
+        )
 
     def arrivals(self) -> Iterator[Arrival]:
         when = 0.0

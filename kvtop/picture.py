@@ -1,6 +1,7 @@
 """The screen as a picture, drawn without a terminal from a state that stands still."""
 
 import asyncio
+from collections.abc import Sequence
 
 from kvtop.app import KvtopApp
 from kvtop.sources.base import Item
@@ -26,14 +27,28 @@ class _StandStill:
         pass
 
 
-def screen_svg(state: EngineState, size: tuple[int, int], now: float) -> str:
-    """The dashboard as it shows ``state`` at ``now`` (viewer's monotonic clock), ``(columns, rows)`` in size, as SVG."""
-    return asyncio.run(_draw(state, size, now))
+def screen_svg(
+    state: EngineState,
+    size: tuple[int, int],
+    now: float,
+    *,
+    depth: ColourDepth = ColourDepth.TRUECOLOR,
+    keys: Sequence[str] = (),
+) -> str:
+    """The screen as it shows ``state``, as SVG.
+
+    ``size``: columns and rows; ``now``: the viewer's monotonic clock; ``keys``: pressed first, to show a dialog or
+    another colour mode.
+    """
+    return asyncio.run(_draw(state, size, now, depth, keys))
 
 
-async def _draw(state: EngineState, size: tuple[int, int], now: float) -> str:
-    app = KvtopApp(_StandStill(), state=state, depth=ColourDepth.TRUECOLOR, ticking=False, now=lambda: now)
+async def _draw(state: EngineState, size: tuple[int, int], now: float, depth: ColourDepth, keys: Sequence[str]) -> str:
+    app = KvtopApp(_StandStill(), state=state, depth=depth, ticking=False, now=lambda: now)
     async with app.run_test(size=size) as pilot:
         app.tick()
         await pilot.pause()
+        for key in keys:
+            await pilot.press(key)
+            await pilot.pause()
         return app.export_screenshot(title="kvtop")

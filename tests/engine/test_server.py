@@ -57,9 +57,10 @@ class Running:
         self.telemetry = Telemetry(self.engine, bytes_per_token=8, cache_dtype="float32", attention_mode="none")
         self.publisher = Publisher(
             hello(
-                EngineConfig(name="t", block_size=4),
+                EngineConfig(name="t"),
                 model=ModelFacts(name="fake"),
                 blocks=40,
+                block_size=4,
                 cache_dtype="float32",
                 bytes_per_token=8,
                 device="none",

@@ -54,7 +54,7 @@ def test_the_line_on_the_screen_states_the_scale() -> None:
     mix = _mix(7)
     assert mix.describe() == (
         "mix A 1k+100, B 8k+800, C 2k+50, D 16k+200, S 5k+300 (S: shared prefix); "
-        "prompts x1/20, outputs x1/4; 2 requests/s, seed 7"
+        "prompts x1/20, outputs x1/2; 2 requests/s, seed 7"
     )
 
 

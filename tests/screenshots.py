@@ -1,0 +1,98 @@
+"""Makes the pictures in ``screenshots/``: ``python -m tests.screenshots [--model smollm2|random]``.
+
+Starts the real engine with the demo's mix and its fixed seed, waits until there is something of everything to see
+(several owners, shared blocks, a queue held back, a preemption), and draws that moment as the screen shows it, at both
+sizes and at each colour depth. Nothing is drawn by hand; what a clock measures differs from run to run.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from kvtop.feed import Feed
+from kvtop.picture import screen_svg
+from kvtop.sources.socket import SocketSource
+from kvtop.state import EngineState
+from kvtop.term.depth import ColourDepth
+
+FOLDER = Path(__file__).parent.parent / "screenshots"
+SMALL, LARGE = (80, 24), (200, 50)
+PATIENCE = 240.0
+
+
+def something_of_everything(state: EngineState) -> bool:
+    """Several owners, shared and cached blocks, a verdict on the queue's head and a preemption on the list."""
+    if state.blocks is None or state.verdict is None:
+        return False
+    owners = len(set(state.blocks.owner[state.blocks.owner >= 0].tolist()))
+    shared, cached = state.gauges.get("kv_blocks_shared") or 0, state.gauges.get("kv_blocks_cached") or 0
+    recent = list(state.events)[-8:]
+    return owners >= 4 and shared > 0 and cached > 0 and any(getattr(e, "kind", "") == "preempt" for e in recent)
+
+
+def a_telling_moment(model: str) -> tuple[EngineState, float]:
+    """A state of a running engine, and the viewer's clock at that moment."""
+    with tempfile.TemporaryDirectory(prefix="kvs") as place:
+        os.chmod(place, 0o700)
+        environment = os.environ | {"KVTOP_SOCKET_DIR": place}
+        command = [
+            sys.executable,
+            "-m",
+            "engine",
+            "--model",
+            model,
+            "--workload",
+            "mix",
+            "--name",
+            "demo",
+            "--parent-stdin",
+        ]
+        engine = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
+        feed = Feed(SocketSource(Path(place) / "demo.sock"))
+        feed.source.start()
+        try:
+            until = time.monotonic() + PATIENCE
+            while time.monotonic() < until:
+                feed.drain(time.monotonic())
+                if something_of_everything(feed.live):
+                    return feed.live, time.monotonic()
+                time.sleep(0.02)
+        finally:
+            feed.source.close()
+            assert engine.stdin is not None
+            engine.stdin.close()
+            engine.wait(20)
+    raise SystemExit(f"nothing worth a picture happened within {PATIENCE:g} s")
+
+
+TRUE, SIXTEEN, NONE = ColourDepth.TRUECOLOR, ColourDepth.ANSI16, ColourDepth.NONE
+PICTURES: dict[str, tuple[tuple[int, int], ColourDepth, tuple[str, ...]]] = {
+    "demo-80x24": (SMALL, TRUE, ()),
+    "demo-200x50": (LARGE, TRUE, ()),
+    "demo-80x24-16-colours": (SMALL, SIXTEEN, ()),
+    "demo-200x50-16-colours": (LARGE, SIXTEEN, ()),
+    "demo-80x24-no-color": (SMALL, NONE, ()),
+    "demo-200x50-no-color": (LARGE, NONE, ()),
+    "owners-200x50": (LARGE, TRUE, ("1", "c")),
+    "block-table-80x24": (SMALL, TRUE, ("2", "enter")),
+    "help-80x24": (SMALL, TRUE, ("question_mark",)),
+}
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__)
+    p.add_argument("--model", default="smollm2", choices=["smollm2", "random"])
+    state, now = a_telling_moment(p.parse_args().model)
+    FOLDER.mkdir(exist_ok=True)
+    for name, (size, depth, keys) in PICTURES.items():
+        path = FOLDER / f"{name}.svg"
+        path.write_text(screen_svg(state, size, now, depth=depth, keys=keys))
+        print(path)
+
+
+if __name__ == "__main__":
+    main()
