@@ -78,6 +78,8 @@ class Server:
     def run(self, seconds: float | None = None) -> None:
         """Serve until `stop`, or for ``seconds``."""
         until = None if seconds is None else self.engine.clock() + seconds
+        # The first iteration of a large model takes seconds; a viewer need not wait for it to see the empty pool.
+        self.publisher.publish_keyframe(self.telemetry.keyframe())
         while not self._stop.is_set() and (until is None or self.engine.clock() < until):
             self._turn()
 
