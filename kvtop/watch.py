@@ -9,7 +9,7 @@ from kvtop.sources.base import Source
 from kvtop.state import EngineState
 
 _TICK = 0.02
-ANSWER_WITHIN = 10.0
+ANSWER_WITHIN = 30.0
 """Seconds an engine may take to send its first keyframe; between two iterations of a large model it is silent."""
 
 

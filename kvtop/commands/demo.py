@@ -15,6 +15,9 @@ from kvtop.target import folder, is_live
 from kvtop.term.environment import prepare_environment
 from kvtop.tty import Terminated, require_screen, restored, signals_raise
 
+FIRST_KEYFRAME_WITHIN = 120.0
+"""Seconds for the first iteration, which may be a long one: a real model, warming up, on a busy machine."""
+
 
 def run(options: argparse.Namespace) -> int:
     if not options.once:
@@ -84,7 +87,10 @@ def _watch_once(child: EngineChild, ready: Ready, options: argparse.Namespace) -
     from kvtop.sources.socket import SocketSource
     from kvtop.watch import watch
 
-    state = watch(SocketSource(ready.socket), options.seconds, keep_going=lambda: child.exit_code is None)
+    source = SocketSource(ready.socket)
+    state = watch(
+        source, options.seconds, keep_going=lambda: child.exit_code is None, answer_within=FIRST_KEYFRAME_WITHIN
+    )
     if child.exit_code is not None:
         raise UserError(f"the engine did not last {options.seconds:g} s: {child.obituary()}", f"its log: {child.log}")
     document = snapshot_document(state, time.time(), time.monotonic())
