@@ -8,6 +8,7 @@ from typing import Any
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container
+from textual.geometry import Size
 
 from kvtop.commander import Client, Commander, control_client
 from kvtop.engine_dialogs import abort_form, pause_form, policy_form, preempt_form, reset_form
@@ -58,6 +59,7 @@ class KvtopApp(FrontBufferApp[int]):
     CSS_PATH = "app.tcss"
     TITLE = "kvtop"
     ENABLE_COMMAND_PALETTE = False
+    AUTO_FOCUS = None
     BINDINGS = bindings(Where.APP)
 
     def __init__(
@@ -83,6 +85,8 @@ class KvtopApp(FrontBufferApp[int]):
         self._fresh = Changes(full=True)
         self._arrived_events = 0
         self._settled = False
+        self._terminal: Size | None = None
+        self._last_focus = "requests"
         self._shape = (0, 3)
         shown, glyphs = self.feed.shown, self.glyphs
         self.header, self.capacity = HeaderPanel(glyphs=glyphs), CapacityPanel(glyphs=glyphs)
@@ -112,7 +116,6 @@ class KvtopApp(FrontBufferApp[int]):
     def on_mount(self) -> None:
         self.feed.source.start()
         self.place()
-        self.requests.focus()
         if self._ticking:
             self.start_clock(self._on_tick)
 
@@ -126,13 +129,15 @@ class KvtopApp(FrontBufferApp[int]):
 
     # --- placing ---
 
-    def on_resize(self, _event: events.Resize) -> None:
+    def on_resize(self, event: events.Resize) -> None:
+        # The app itself learns of its new size after this handler.
+        self._terminal = event.size
         if self.dashboard.is_mounted:
             self.place()
 
     def place(self) -> None:
         """Gives every panel its part of the terminal."""
-        width, height = self.size
+        width, height = self._terminal or self.size
         small = too_small(width, height)
         self.dashboard.set_class(not small, "fits")
         self.dashboard.set_class(width >= WIDE, "wide")
@@ -166,6 +171,9 @@ class KvtopApp(FrontBufferApp[int]):
             self._fresh = changes if not self._fresh else self._fresh.merge(changes)
         if not self._dashboard_in_sight():
             return
+        if self.focused is None and len(self.screen_stack) == 1:
+            # What is hidden cannot keep the focus: it is lost while the terminal is too small.
+            self.screen.set_focus(self.panels[self._last_focus])
         if changes.full or changes.hello:
             self._pool_may_have_changed()
         if text_due or changes.link:
@@ -213,13 +221,16 @@ class KvtopApp(FrontBufferApp[int]):
     # --- what panels say ---
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        if event.widget.id in self.panels:
+            self._last_focus = event.widget.id
         names = {"map": Where.MAP, "requests": Where.REQUESTS, "queue": Where.QUEUE, "events": Where.EVENTS}
         self.footer.update(names.get(event.widget.id or "", Where.APP))
 
     def on_block_map_panel_owner_chosen(self, message: BlockMapPanel.OwnerChosen) -> None:
         self.requests.view.filter = ""
         self.requests.select(message.num)
-        self.requests.focus()
+        # At once: the next keys are meant for it.
+        self.screen.set_focus(self.requests)
 
     def on_requests_panel_selected(self, _message: RequestsPanel.Selected) -> None:
         self._mark_selected()
@@ -271,13 +282,13 @@ class KvtopApp(FrontBufferApp[int]):
     # --- keys ---
 
     def action_focus_panel(self, name: str) -> None:
-        self.panels[name].focus()
+        self.screen.set_focus(self.panels[name])
 
     def action_colour(self) -> None:
         self.map.action_colour()
 
     def action_filter(self) -> None:
-        self.requests.focus()
+        self.screen.set_focus(self.requests)
         self.requests.start_filter()
 
     def action_pause_view(self) -> None:

@@ -119,7 +119,9 @@ class BlockMapPanel(TitledPanel):
         left = title_row(f"blocks by {self.map.mode}", width, self.has_focus, self.DIGIT)
         title = left.text.rstrip("─")
         room = width - len(title) - 2
-        legend = with_rule(legend_rows(self.map, room, self.glyphs)[0]) if room > 10 and self.map.total else _BLANK
+        legend = _BLANK
+        if room > 10 and self.map.total:
+            legend = self.glyphs.rows([with_rule(legend_rows(self.map, room, self.glyphs)[0])])[0]
         plain = self.glyphs.rows([left])[0]
         kept = width - len(legend.text) - 1
         end = plain.text[-1]

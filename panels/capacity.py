@@ -7,7 +7,7 @@ from kvtop.views.glyphs import UNICODE, Glyphs
 
 
 class CapacityPanel(CellPanel):
-    """Two rows over the whole width."""
+    """Two rows over the whole width; where there is room for one, the numbers."""
 
     def __init__(self, *, id: str = "capacity", glyphs: Glyphs = UNICODE) -> None:
         super().__init__(id=id)
@@ -15,4 +15,4 @@ class CapacityPanel(CellPanel):
 
     def update(self, state: EngineState) -> None:
         if self.size.width and self.display:
-            self.show(capacity_rows(state, self.size.width, self.glyphs))
+            self.show(capacity_rows(state, self.size.width, self.glyphs)[-self.size.height :])

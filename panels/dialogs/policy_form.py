@@ -207,16 +207,13 @@ class PolicyForm:
 
     @property
     def keys(self) -> str:
-        return {
-            Stage.AXIS: "j k choose · Enter change · Esc close",
-            Stage.VALUE: "j k choose · Enter preview · Esc back"
-            if self.axes and self.options
-            else "digits · Enter preview · Esc back",
-            Stage.CONFIRM: "Tab button · t transition · Enter · Esc back"
-            if self.transition_matters
-            else "Tab button · Enter · Esc back",
-            Stage.DONE: "Enter close",
-        }[self.stage]
+        if not self.axes or self.stage is Stage.DONE:
+            return "Enter close"
+        if self.stage is Stage.AXIS:
+            return "j k choose · Enter change · Esc close"
+        if self.stage is Stage.VALUE:
+            return f"{'j k choose' if self.options else 'type a number'} · Enter preview · Esc back"
+        return f"Tab button · {'t transition · ' if self.transition_matters else ''}Enter · Esc back"
 
     @property
     def title(self) -> str:

@@ -83,6 +83,9 @@ class Bench:
             self.app.tick()
         await self.pilot.pause()
 
+    def tick_once(self) -> None:
+        self.app.tick()
+
     async def tick(self, seconds: float = 0.05) -> None:
         self.time += seconds
         self.app.tick()
@@ -133,4 +136,5 @@ async def bench(
     async with made.app.run_test(size=size, headless=headless, notifications=notifications) as pilot:
         made.pilot = pilot
         await made.tick()
+        await made.until(lambda: made.tick_once() or made.app.focused is not None)
         yield made
