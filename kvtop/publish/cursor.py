@@ -63,9 +63,15 @@ class Cursor:
             return True
         return bool(entries)
 
-    def take(self, now: float) -> list[bytes]:
-        """The lines to write now; empty when there is nothing, or when a keyframe has to be made first."""
+    def take(self, now: float, last: int | None) -> list[bytes]:
+        """The lines to write now; empty when there is nothing, or when a keyframe has to be made first.
+
+        Frames after frame ``last`` are left for the next turn, so that all viewers of this one share their lines
+        although the engine goes on meanwhile.
+        """
         entries = None if self._position is None else self._ring.since(self._position)
+        if entries is not None and last is not None:
+            entries = [entry for entry in entries if entry.seq <= last]
         self._speed = len(entries or ()) / (now - self._taken) if now > self._taken else 0.0
         self._taken = now
         key = self._keyframe() if entries is None or self._after_serial is not None else None

@@ -112,8 +112,9 @@ class Server:
         self._deliver_answers()
         for controller in list(self._controllers):
             self._guard(controller, self._serve_controller)
+        last = self._ring.last_seq
         for viewer in list(self._viewers):
-            self._guard(viewer, lambda peer: self._serve_viewer(peer, now))
+            self._guard(viewer, lambda peer: self._serve_viewer(peer, now, last))
         for peer in self._peers():
             self._watch(peer, now)
 
@@ -144,9 +145,9 @@ class Server:
         if controller.done():
             raise PeerGone
 
-    def _serve_viewer(self, viewer: Viewer, now: float) -> None:
+    def _serve_viewer(self, viewer: Viewer, now: float, last: int | None) -> None:
         viewer.work(now, viewer.take)
-        viewer.serve(now)
+        viewer.serve(now, last)
 
     def _deliver_answers(self) -> None:
         for asker, reply in self._commands.answers():

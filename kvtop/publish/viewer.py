@@ -27,10 +27,10 @@ class Viewer(Peer):
         else:
             self.fault("not_here", f"{message.type!r} is a command: send it to the control socket")
 
-    def serve(self, now: float) -> None:
-        """Write what is left, then the frames that are due. Raises `PeerGone`."""
+    def serve(self, now: float, last: int | None) -> None:
+        """Write what is left, then the frames up to ``last`` if they are due. Raises `PeerGone`."""
         if self.flush() and now >= self.cursor.due_at():
-            self.send(*self.cursor.take(now))
+            self.send(*self.cursor.take(now, last))
             self.flush()
         if self.writing:
             self.cursor.lagging = True

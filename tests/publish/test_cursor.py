@@ -26,7 +26,11 @@ class Viewed:
 
     def take(self) -> list[AnyFrame]:
         self.now += 1.0
-        return [message for line in self.cursor.take(self.now) if (message := decode_frame(line)) is not None]
+        return [
+            message
+            for line in self.cursor.take(self.now, self.ring.last_seq)
+            if (message := decode_frame(line)) is not None
+        ]
 
 
 def _shape(messages: list[AnyFrame]) -> list[tuple[str, int, int]]:
@@ -127,6 +131,16 @@ def test_a_keyframe_on_request_is_a_fresh_one_and_skips_no_frame() -> None:
     assert _shape(v.take()) == [("iteration", 3, 1)]
 
 
+def test_frames_that_come_during_a_turn_wait_for_the_next() -> None:
+    v = Viewed()
+    v.ring.hold(keyframe(0))
+    v.take()
+    for seq in (1, 2, 3):
+        v.ring.append(frame(seq))
+    assert len(v.cursor.take(v.now + 1.0, 2)) == 2
+    assert _shape(v.take()) == [("iteration", 3, 1)]
+
+
 def test_turns_of_viewers_with_one_rate_fall_together_whenever_they_came() -> None:
     ring, lines = Ring(8), MergedLines()
     ring.hold(keyframe(0))
@@ -134,7 +148,7 @@ def test_turns_of_viewers_with_one_rate_fall_together_whenever_they_came() -> No
     for came in (10.01, 10.09, 10.19):
         cursor = Cursor(ring, lines, lambda: None)
         cursor.fps = 5.0
-        cursor.take(came)
+        cursor.take(came, None)
         dues.append(cursor.due_at())
     assert dues == [10.2, 10.2, 10.2]
 
@@ -150,7 +164,7 @@ def test_a_slow_rate_on_a_fast_engine_is_served_before_the_ring_runs_over() -> N
             v.now += 0.02
             seq += 1
             v.ring.append(frame(seq))
-        messages = [decode_frame(line) for line in v.cursor.take(v.now)]
+        messages = [decode_frame(line) for line in v.cursor.take(v.now, None)]
         gaps = [m for m in messages if isinstance(m, Gap)]
         if seq > 1000:
             assert not gaps
