@@ -221,10 +221,11 @@ class KvtopApp(FrontBufferApp[int]):
     # --- what panels say ---
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        if event.widget.id in self.panels:
-            self._last_focus = event.widget.id
         names = {"map": Where.MAP, "requests": Where.REQUESTS, "queue": Where.QUEUE, "events": Where.EVENTS}
-        self.footer.update(names.get(event.widget.id or "", Where.APP))
+        name = event.widget.id or ""
+        if name in names:
+            self._last_focus = name
+            self.footer.update(names[name])
 
     def on_block_map_panel_owner_chosen(self, message: BlockMapPanel.OwnerChosen) -> None:
         self.requests.view.filter = ""

@@ -98,7 +98,7 @@ class Bench:
     def text(self, id: str | None = None) -> str:
         """What the panel ``id`` shows, or the whole screen: the strips as they are painted."""
         if id is not None:
-            panel = self.app.screen.query_one(f"#{id}", CellPanel)
+            panel = next(p for s in reversed(self.app.screen_stack) for p in s.query(f"#{id}").results(CellPanel))
             return "\n".join(row.text for row in panel.rows)
         lines = self.app.screen._compositor.render_strips(self.app.size)
         return "\n".join(strip.text for strip in lines)

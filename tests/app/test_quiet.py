@@ -1,0 +1,78 @@
+"""Nothing changed: nothing is drawn, nothing is written."""
+
+import asyncio
+from pathlib import Path
+
+from kvtop.protocol import Hello
+from panels.block_map import BlockMapPanel
+from tests.app.harness import bench, in_loop
+from tests.app.synthetic import SyntheticEngine
+from tests.term.driver import CountingDriver, driver_of
+
+
+def _written(app: object) -> str:
+    driver = driver_of(app)
+    assert isinstance(driver, CountingDriver)
+    return driver.take()
+
+
+@in_loop
+async def test_a_tick_without_change_writes_nothing(tmp_path: Path) -> None:
+    async with bench(tmp_path, headless=False, driver_class=CountingDriver, notifications=False) as b:
+        await b.iterate(3)
+        await b.press("j", "1", "l")
+        await b.tick(seconds=0.0)
+        await asyncio.sleep(0.1)
+        await b.pilot.pause()
+        assert _written(b.app)
+        for _ in range(20):
+            await b.tick(seconds=0.0)
+        await asyncio.sleep(0.1)
+        assert _written(b.app) == ""
+
+
+@in_loop
+async def test_a_few_changed_blocks_cost_a_few_bytes(tmp_path: Path) -> None:
+    engine = SyntheticEngine(blocks=10_000)
+    async with bench(
+        tmp_path,
+        size=(200, 50),
+        engine=engine,
+        warm=0,
+        headless=False,
+        driver_class=CountingDriver,
+        notifications=False,
+    ) as b:
+        await asyncio.sleep(0.1)
+        _written(b.app)
+        frame = engine.step(only_time=True)
+        b.source.put(frame.model_copy(update={"blocks": [(5000, 40, 2, 1, 1, 16, 0, 0)]}))
+        b.app.tick(text_due=False)
+        await b.pilot.pause()
+        await asyncio.sleep(0.1)
+        assert 0 < len(_written(b.app)) < 250
+
+
+@in_loop
+async def test_what_is_not_seen_is_not_computed(tmp_path: Path, monkeypatch: object) -> None:
+    async with bench(tmp_path) as b:
+        calls: list[str] = []
+        draw = BlockMapPanel.update
+
+        def counted(self: BlockMapPanel, *args: object, **kwargs: object) -> None:
+            calls.append("map")
+            draw(self, *args, **kwargs)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(BlockMapPanel, "update", counted)  # type: ignore[attr-defined]
+        await b.iterate(2)
+        assert calls
+        await b.press("question_mark")
+        calls.clear()
+        await b.iterate(5)
+        assert calls == []
+        await b.press("q")
+        assert calls
+        assert b.app.map.map.state is b.app.feed.live
+        live = b.app.feed.live
+        assert isinstance(live.hello, Hello)
+        assert f"{live.iteration}" in b.text("header")
