@@ -15,11 +15,16 @@ READ_BYTES = 256 * 1024
 QUEUE_FULL_SECONDS = 0.01
 
 
+def plain(text: str) -> str:
+    """Another program's words as one printable line: what could steer a terminal becomes ``?``."""
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
 class ConnectError(OSError):
     """The engine cannot be reached. ``final``: trying again without a change will not help."""
 
     def __init__(self, reason: str, final: bool = False) -> None:
-        super().__init__(reason)
+        super().__init__(plain(reason))
         self.final = final
 
 

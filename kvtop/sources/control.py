@@ -7,11 +7,14 @@ from kvtop.protocol.codec import encode
 from kvtop.protocol.commands import Command, Reply
 from kvtop.protocol.frames import Bye, Fault
 from kvtop.protocol.hello import ClientHello, Hello
-from kvtop.sources.connect import ConnectError, ConnectTimeout, Conversation
+from kvtop.sources.connect import ConnectError, ConnectTimeout, Conversation, plain
 
 
 class ControlError(RuntimeError):
     """The command got no answer. One sentence that says why and what to do next."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(plain(sentence))
 
 
 class ControlClient:

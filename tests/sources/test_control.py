@@ -117,6 +117,14 @@ def test_an_engine_that_dies_meanwhile(scripted: Callable[..., Path]) -> None:
     _refuses(scripted(script), "closed the connection before it answered; see with `kvtop ls`")
 
 
+def test_words_that_would_steer_the_terminal_are_made_harmless(scripted: Callable[..., Path]) -> None:
+    def script(line: Line) -> None:
+        line.say(hello(), Bye(reason="\x1b]0;owned\x07\nand \u202emore"))
+        line.until_closed()
+
+    _refuses(scripted(script), r"left before it answered: \?\]0;owned\?\?and \?more")
+
+
 def test_garbage(scripted: Callable[..., Path]) -> None:
     _refuses(scripted(lambda line: line.sock.sendall(b"220 mail ready\n")), "line 1: not JSON.*no kvtop engine")
 

@@ -153,6 +153,10 @@ AFTER_HELLO: dict[str, tuple[bytes, str]] = {
         "line 3: iteration.wall: Input should be a finite number",
     ),
     "deep": (b"[" * 100_000 + b"\n", "recursion limit"),
+    "escapes": (
+        b'{"type":"fault","code":"internal","message":"\\u001b[2Jgone\\n","fatal":true}\n',
+        "ended the connection: ?[2Jgone?",
+    ),
     "sent away": (b'{"type":"fault","code":"internal","message":"oops","fatal":true}\n', "ended the connection: oops"),
 }
 
