@@ -28,14 +28,33 @@ GLOSSARY: tuple[tuple[str, tuple[Term, ...]], ...] = (
             Term("active", "blocks in exactly one block table"),
             Term("shared", "blocks in more than one block table"),
             Term("reserved", "blocks promised to running requests and not yet taken; part of free and cached"),
-            Term("hit", "share of looked-up prompt tokens found in the prefix cache; last 60 s"),
-            Term("ttft", "time to first token, arrival to first output token, s; p50 and p95 of the last 60 s"),
+            Term(
+                "hit",
+                "share of looked-up prompt tokens found in the prefix cache, last 60 s; (ever): since the engine's start",
+            ),
+            Term(
+                "ttft",
+                "time to first token, from arrival to first output token; p50 and p95 over the n requests of the last 60 s",
+            ),
             Term(
                 "tpot",
-                "time per output token of finished requests, (last - first) / (tokens - 1), ms; p50 and p95 of the last 60 s",
+                "time per output token, (last - first) / (tokens - 1), over the n requests that finished in the last 60 s",
             ),
-            Term("preempt/min", "preemptions a minute over the last 60 s"),
-            Term("age", "time since the last frame came, by this machine's clock; shown when it exceeds 2 s"),
+            Term("preempt/min", "preemptions a minute, mean of the last 60 s"),
+            Term(
+                "evict/min",
+                "cached blocks a minute that lost their content because others needed them, mean of the last 60 s",
+            ),
+            Term("schedule, forward", "mean time of these parts of an iteration, over the number of iterations named"),
+            Term("iteration, it/s", "iterations since the engine's start, and a second; mean of the last 5 s"),
+            Term(
+                "live, stale",
+                "stale: time since the last frame came, by this machine's clock, once it is over 2 s and the engine is neither idle nor paused",
+            ),
+            Term(
+                "most blocks",
+                "who holds most: letter on the map, request, blocks in its table, share of the pool (shared blocks count for each)",
+            ),
         ),
     ),
     (
@@ -52,15 +71,22 @@ GLOSSARY: tuple[tuple[str, tuple[Term, ...]], ...] = (
     (
         "Requests and queue",
         (
+            Term("state", "waiting, prefill, decode, preempted (waits again), done and why"),
+            Term("pri", "priority; smaller is more urgent"),
             Term("prompt", "prompt tokens"),
             Term("cached", "prompt tokens taken from the prefix cache at the latest admission"),
-            Term("computed", "tokens whose KV is in the request's blocks now"),
-            Term("output", "output tokens so far"),
-            Term("blocks", "blocks in its table"),
-            Term("wait", "seconds waiting for admission, after preemptions too, the running wait included"),
-            Term("prefill s, decode s", "seconds in that phase, the running phase included"),
+            Term(
+                "computed",
+                "tokens whose KV is in the request's blocks now; during prefill also the share of the prompt",
+            ),
+            Term("output", "output tokens so far, of the most it may produce"),
+            Term("blocks", "blocks in its table; +n: promised to it beyond those"),
+            Term("wait", "time waiting for admission, after preemptions too, the running wait included"),
+            Term("prefill, decode", "time in that phase, the running phase included"),
             Term("pre", "how often it was preempted"),
-            Term("pri", "priority; smaller is more urgent"),
+            Term("recomp", "tokens computed again after preemptions"),
+            Term("label", "workload class or tenant"),
+            Term("oldest", "the longest wait of those who wait now"),
             Term(
                 "verdict",
                 "why the head of the queue was not admitted in the latest iteration: what it needs, what there is, which rule said no",

@@ -1,0 +1,92 @@
+"""Titles, cards and the help: exact widths, nothing lost, everything explained."""
+
+import pytest
+
+from kvtop.glossary import GLOSSARY
+from kvtop.keys import ACTIONS
+from kvtop.views.columns import COLUMNS
+from kvtop.views.glyphs import ASCII, STATE_ORDER, UNICODE, Glyphs
+from kvtop.views.rows import HIGHLIGHT, Role, Row
+from panels.dialogs.answer import Answer, outcome
+from panels.dialogs.card import buttons, card, filled, wrapped
+from panels.dialogs.help_text import help_rows
+from panels.panel import title_row, with_rule
+from panels.zoom import ZOOMS
+from tests.app.synthetic import SyntheticEngine
+
+
+@pytest.mark.parametrize("width", [20, 60, 80, 200])
+@pytest.mark.parametrize("focused", [False, True])
+def test_title_has_its_width_and_shows_focus_without_colour(width: int, focused: bool) -> None:
+    row = title_row("requests: 3 running, 4 waiting, 5 done", width, focused, 2, "a note")
+    assert len(row.text) == len(row.roles) == width
+    assert row.text.startswith("▸2 " if focused else "─2 ")
+    assert bool(row.roles[0] & HIGHLIGHT) is focused
+
+
+def test_long_gaps_become_a_rule_and_short_ones_stay() -> None:
+    row = with_rule(Row("a  b        c", bytes(13)))
+    assert row.text == "a  b ────── c"
+    assert row.roles[5] == Role.BORDER
+    assert len(row.roles) == len(row.text)
+
+
+@pytest.mark.parametrize("zoom", ZOOMS)
+def test_a_zoomed_row_keeps_every_block_in_order(zoom: object) -> None:
+    row = Row("ab", bytes((Role.ACTIVE, Role.FREE)))
+    wide = zoom.widen(row)  # type: ignore[attr-defined]
+    assert len(wide.text) == len(wide.roles)
+    assert "".join(dict.fromkeys(wide.text.replace(" ", ""))) == "ab"
+    for glyph, role in zip(wide.text, wide.roles, strict=True):
+        assert role == {"a": Role.ACTIVE, "b": Role.FREE, " ": Role.TEXT}[glyph]
+
+
+def test_a_card_keeps_its_buttons_whatever_it_must_leave_out() -> None:
+    body = [row for i in range(50) for row in wrapped(f"sentence {i}", 40)]
+    rows = card("a title [bold]", filled(body, buttons(("Cancel", "Apply"), 0, 40), 40, 10), 44, 12, "keys")
+    assert len(rows) == 12
+    assert {len(row.text) for row in rows} == {44}
+    assert all(len(row.text) == len(row.roles) for row in rows)
+    assert "> Cancel <  [ Apply ]" in rows[-2].text
+    assert "more lines" in rows[-3].text
+    assert "a title [bold]" in rows[0].text
+
+
+def test_wrapping_loses_no_word_and_no_width() -> None:
+    text = "the quick brown fox " * 8
+    rows = wrapped(text, 30, mark="· ")
+    assert " ".join(" ".join(row.text for row in rows).replace("·", "").split()) == " ".join(text.split())
+    assert all(len(row.text) == len(row.roles) == 30 for row in rows)
+
+
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
+@pytest.mark.parametrize("width", [56, 76, 150])
+def test_help_explains_every_key_number_glyph_and_policy(glyphs: Glyphs, width: int) -> None:
+    hello = SyntheticEngine().hello()
+    rows = help_rows(width, hello, glyphs)
+    assert all(len(row.text) == len(row.roles) <= width for row in rows)
+    text = " ".join(" ".join(row.text for row in rows).split())
+    for action in ACTIONS:
+        assert glyphs.text(f"{action.shown.split()[0]} ") in text
+        assert glyphs.text(action.help).split()[0] in text
+    for _, terms in GLOSSARY:
+        for term in terms:
+            assert glyphs.text(" ".join(term.meaning.split()[:3])) in text
+    for state in STATE_ORDER:
+        assert f"{glyphs.state(state)} {state}" in text
+    for axis in hello.axes:
+        assert axis.name in text
+        for choice in axis.choices:
+            assert f"{choice}:" in text
+
+
+def test_outcomes_are_sentences() -> None:
+    assert outcome(Answer(True, "", 12, ("a ends",))) == ["took effect at iteration 12", "a ends"]
+    assert outcome(Answer(True, "fine")) == ["done", "fine"]
+    assert outcome(Answer(False, "no")) == ["refused: no"]
+    assert "did not say why" in outcome(Answer(False, ""))[0]
+
+
+def test_every_column_of_the_requests_table_is_explained() -> None:
+    explained = {name.strip() for _, terms in GLOSSARY for term in terms for name in term.name.split(",")}
+    assert {column.title for column in COLUMNS} - {"id"} <= explained

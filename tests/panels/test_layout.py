@@ -1,0 +1,71 @@
+"""Every panel gets its place, at every size, and nothing overlaps or is left over."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from panels.layout import MIN_HEIGHT, MIN_WIDTH, PANELS, WIDE, Need, plan, share, too_small
+from panels.zoom import ZOOMS, fitting
+
+
+@given(
+    width=st.integers(MIN_WIDTH, 400),
+    height=st.integers(MIN_HEIGHT, 150),
+    blocks=st.integers(0, 2_000_000),
+    header=st.integers(3, 4),
+)
+def test_areas_tile_the_terminal(width: int, height: int, blocks: int, header: int) -> None:
+    def map_rows(columns: int, room: int) -> int:
+        return min(room, fitting(blocks, columns, room).rows(blocks, columns)) if blocks else min(room, 3)
+
+    areas = plan(width, height, map_rows, header)
+    assert set(areas) - {"divider"} == {"header", "capacity", "footer", *PANELS}
+    assert ("divider" in areas) == (width >= WIDE)
+    cells = [[0] * width for _ in range(height)]
+    for area in areas.values():
+        for y in range(area.y, area.y + area.height):
+            for x in range(area.x, area.x + area.width):
+                cells[y][x] += 1
+    assert all(cell == 1 for row in cells for cell in row)
+
+
+def test_the_usual_terminal_shows_one_cell_a_block_of_the_demo_pool() -> None:
+    areas = plan(80, 24, lambda columns, room: min(room, fitting(256, columns, room).rows(256, columns)))
+    room = areas["map"].height - 2
+    zoom = fitting(256, 80, room)
+    assert zoom.per_row(80) * room >= 256
+    # Two lines for the verdict, and at least three requests and three events.
+    assert areas["queue"].height >= 3
+    assert areas["requests"].height >= 5
+    assert areas["events"].height >= 4
+
+
+def test_what_a_small_map_does_not_need_goes_to_the_others() -> None:
+    small = plan(80, 40, lambda columns, room: min(room, 2))
+    large = plan(80, 40, lambda columns, room: room)
+    assert small["map"].height < large["map"].height
+    assert small["requests"].height > large["requests"].height
+
+
+@pytest.mark.parametrize(("size", "small"), [((60, 16), False), ((59, 16), True), ((60, 15), True), ((1, 1), True)])
+def test_too_small(size: tuple[int, int], small: bool) -> None:
+    assert too_small(*size) is small
+    if small:
+        with pytest.raises(ValueError, match="needs 60x16"):
+            plan(*size, lambda columns, room: room)
+
+
+def test_shares_are_fair_and_exact() -> None:
+    rows = share(20, {"a": Need(2, 30, 3.0), "b": Need(2, 30, 1.0), "c": Need(2, 4, 9.0)})
+    assert rows == {"a": 12, "b": 4, "c": 4}
+    assert sum(share(9, {"a": Need(1, 2, 1.0), "b": Need(1, 2, 1.0)}).values()) == 9
+
+
+@given(blocks=st.integers(1, 5000), width=st.integers(20, 300), height=st.integers(1, 100))
+def test_a_zoom_never_costs_a_block_its_cell(blocks: int, width: int, height: int) -> None:
+    zoom = fitting(blocks, width, height)
+    if zoom is not ZOOMS[0]:
+        assert zoom.rows(blocks, width) <= height
+        assert zoom.per_row(width) * zoom.columns - zoom.gap <= width
+    if blocks <= width * height:
+        assert zoom.rows(blocks, width) <= height
