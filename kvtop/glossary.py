@@ -84,6 +84,7 @@ GLOSSARY: tuple[tuple[str, tuple[Term, ...]], ...] = (
             Term("wait", "time waiting for admission, after preemptions too, the running wait included"),
             Term("prefill, decode", "time in that phase, the running phase included"),
             Term("pre", "how often it was preempted"),
+            Term("end", "why it ended: stop, length, abort, error"),
             Term("recomp", "tokens computed again after preemptions"),
             Term("label", "workload class or tenant"),
             Term("oldest", "the longest wait of those who wait now"),
