@@ -324,7 +324,6 @@ class Scheduler:
             pool.share(block, request.num, now)
         request.block_table = list(hits)
         request.computed = request.cached = len(hits) * pool.block_size
-        request.computed_ever = max(request.computed_ever, request.computed)
         waited = max(0.0, now - request.times.since)
         request.enter(RequestState.PREFILL, now)
         request.started = now

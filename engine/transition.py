@@ -129,9 +129,10 @@ def _change_capacity(plan: ChangePlan, scheduler: "Scheduler", stay: _Remaining,
             victims.append(_choose(plan, stay, cause))
         plan.effects.append(_preempted(victims, "so that the rest can reserve up to their maximum"))
     if not plan.drains and stay.running:
+        reserved = promises(stay.running, stay.pool)
+        verb = "is" if reserved == 1 else "are"
         plan.effects.append(
-            f"{_names(stay.running)} {_hold(stay.running)} {counted(promises(stay.running, stay.pool), 'block')} reserved to "
-            "reach their maximum."
+            f"{counted(reserved, 'block')} {verb} reserved for {_names(stay.running)} to reach their maximum."
         )
     if rule.one_batch and stay.running:
         plan.effects.append(f"Nothing is admitted until {_names(stay.running)} {_end(stay.running)}.")
@@ -205,10 +206,6 @@ def _names(requests: Sequence[Request]) -> str:
 
 def _run(count: int) -> str:
     return "runs" if count == 1 else "run"
-
-
-def _hold(requests: Sequence[Request]) -> str:
-    return "holds" if len(requests) == 1 else "hold"
 
 
 def _end(requests: Sequence[Request]) -> str:

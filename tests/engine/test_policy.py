@@ -47,7 +47,7 @@ def test_values_come_as_strings_or_json(axis: str, given: bool | int | float | s
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_sentence(axis: str, given: bool | int | float | str, says: str) -> None:
-    with pytest.raises(ValueError, match="cannot be|there is no") as caught:
+    with pytest.raises(ValueError, match=r"cannot be|there is no") as caught:
         validate(axis, given)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -195,11 +195,11 @@ def test_after_a_reset_nothing_old_is_found_not_even_what_grew_out_of_it() -> No
     drive.step()
     assert drive.scheduler.reset_prefix_cache() == 2
     drive.steps(6)
-    second = drive.add(2, prompt=first.token_ids[:14], max_tokens=2)
+    second = drive.add(2, prompt=first.token_ids[:9], max_tokens=2)
     drive.step()
     assert second.cached == 0
-    # What the second computed afresh is found again.
-    third = drive.add(3, prompt=second.token_ids[:9], max_tokens=2)
+    # What the second computed afresh is found; what the first went on to compute after that beginning is not.
+    third = drive.add(3, prompt=first.token_ids[:14], max_tokens=2)
     drive.step()
     assert third.cached == 8
 
@@ -320,6 +320,14 @@ def test_a_request_that_fills_the_whole_pool_ends_there() -> None:
     assert drive.pool.active_blocks == 0
 
 
+def test_a_prompt_as_large_as_the_pool_gets_its_one_token() -> None:
+    drive = Drive(blocks=3, capacity="max_utilization")
+    request = drive.add(1, prompt=12, max_tokens=50)
+    drive.run_out()
+    assert request.output_tokens == 1
+    assert request.finish_reason is FinishReason.LENGTH
+
+
 def test_a_request_that_can_never_fit_ends_with_an_error_and_the_queue_moves_on() -> None:
     drive = Drive(blocks=4, capacity="guaranteed_no_evict")
     hopeless = drive.add(1, prompt=8, max_tokens=50)
@@ -333,7 +341,7 @@ def test_a_request_that_can_never_fit_ends_with_an_error_and_the_queue_moves_on(
 
 
 def test_a_static_batch_is_formed_at_once_and_joined_by_nobody() -> None:
-    drive = Drive(capacity="static_batch", token_budget=6)
+    drive = Drive(capacity="static_batch", token_budget=5)
     drive.add(1, prompt=5, max_tokens=3)
     drive.add(2, prompt=5, max_tokens=3)
     drive.step()
@@ -441,9 +449,24 @@ def test_a_victim_that_had_tokens_already_gives_them_back() -> None:
     first = drive.add(1, prompt=5, max_tokens=9, priority=5)
     drive.add(2, prompt=7, max_tokens=9, priority=0)
     drive.steps(2)
+    drive.scheduler.set_policies({"token_budget": 2}, "drain", drive.now)
+    drive.add(3, prompt=1, priority=9)
     plan = drive.step()
     assert [p.victim for p in plan.preempted] == [first]
     assert parts(plan.items) == [("r2", 8, 1, True)]
+
+
+def test_the_budget_of_a_victim_goes_to_those_that_stay() -> None:
+    drive = Drive(blocks=7, capacity="max_utilization", victim="lowest_priority", max_running=3)
+    first = drive.add(1, prompt=5, max_tokens=9, priority=5)
+    drive.add(2, prompt=7, max_tokens=9)
+    drive.step()
+    drive.add(3, prompt=9, max_tokens=9)
+    drive.step()
+    drive.scheduler.set_policies({"token_budget": 2}, "drain", drive.now)
+    plan = drive.step()
+    assert [p.victim for p in plan.preempted] == [first]
+    assert [item.request.id for item in plan.items] == ["r2", "r3"]
 
 
 # Leaving
@@ -472,6 +495,15 @@ def test_a_request_aborted_while_its_batch_runs_is_passed_over() -> None:
     assert gone.output_tokens == 0
     assert stays.token_ids[-1] == 6
     assert drive.scheduler.ledger_violations() == []
+
+
+def test_a_plan_is_committed_once() -> None:
+    drive = Drive()
+    request = drive.add(1, prompt=5)
+    plan = drive.step()
+    known = len(request.token_ids)
+    assert drive.scheduler.commit(plan, [7], drive.now) == []
+    assert (len(request.token_ids), request.computed) == (known, 5)
 
 
 def test_only_a_running_request_can_be_preempted() -> None:

@@ -65,7 +65,7 @@ def test_to_a_guarantee_by_preempting() -> None:
     assert len(drive.running) == runs - len(victims) == 1
     assert ", ".join(victims) in said[1]
     assert "preempted and queued again" in said[1]
-    assert said[2] == "r1 holds 3 blocks reserved to reach their maximum."
+    assert said[2] == "3 blocks are reserved for r1 to reach their maximum."
     assert not drive.scheduler.draining
     assert drive.scheduler.reserved_blocks == 3
     before = drive.scheduler.totals.preemptions
@@ -89,7 +89,7 @@ def test_a_guarantee_that_fits_holds_at_once() -> None:
     drive.step()
     assert change(drive, capacity="guaranteed_no_evict") == [
         "capacity goes from max_utilization to guaranteed_no_evict.",
-        "r1 holds 2 blocks reserved to reach their maximum.",
+        "2 blocks are reserved for r1 to reach their maximum.",
     ]
     assert request.reserved_blocks == 2
 
@@ -196,6 +196,20 @@ def test_fewer_running_by_preempting() -> None:
     assert drive.requests[3].state is RequestState.PREEMPTED
 
 
+def test_blocks_that_others_share_are_not_counted_as_released() -> None:
+    drive = Drive(blocks=9, capacity="max_utilization")
+    for num in (1, 2, 3):
+        drive.add(num, prompt=[*range(8), 90 + num], max_tokens=8)
+        drive.step()
+    assert drive.pool.shared_blocks == 2
+    # Each holds the two shared blocks and one of its own, and needs one more: 3 are wanted, none is left.
+    for _ in range(drive.pool.available):
+        drive.pool.take(99, 0.0)
+    announced = drive.scheduler.preview({"capacity": "guaranteed_no_evict"}, "preempt")
+    assert announced[1].startswith("r3, r2 are preempted")
+    assert announced[2] == "1 block is reserved for r1 to reach their maximum."
+
+
 def test_two_axes_in_one_preempting_change_do_not_preempt_twice() -> None:
     drive = overcommitted()
     change(drive, "preempt", max_running=1, capacity="guaranteed_no_evict")
@@ -265,11 +279,12 @@ def test_a_change_to_what_is_already_so_changes_nothing() -> None:
 def test_what_is_wrong_is_refused_and_nothing_changes() -> None:
     drive = overcommitted()
     before = drive.scheduler.policies
-    for changes, transition, says in (
+    wrong: list[tuple[dict[str, Any], str, str]] = [
         ({"max_running": 2, "capacity": "x"}, "drain", "capacity cannot be 'x'"),
         ({"nothing": 2}, "drain", "there is no policy axis 'nothing'"),
         ({"max_running": 2}, "now", "there is no transition 'now'; choose drain or preempt"),
-    ):
+    ]
+    for changes, transition, says in wrong:
         with pytest.raises(ValueError, match=says):
             drive.scheduler.set_policies(changes, transition, drive.now)
     assert drive.scheduler.policies is before
@@ -282,3 +297,13 @@ def test_many_requests_are_named_in_part() -> None:
     drive.step()
     said = change(drive, "preempt", max_running=1)[1]
     assert said.startswith("r10, r9, r8, r7, r6, r5 and 3 more are preempted")
+
+
+def test_no_more_are_preempted_than_must_be() -> None:
+    drive = Drive(blocks=8, capacity="max_utilization")
+    for num in (1, 2, 3):
+        drive.add(num, prompt=5, max_tokens=12)
+    drive.step()
+    change(drive, "preempt", capacity="guaranteed_no_evict")
+    assert drive.victims == ["r3"]
+    assert drive.scheduler.reserved_blocks == drive.pool.available == 4
