@@ -107,9 +107,10 @@ class Control:
                 cause=f"transition {command.transition}",
                 detail=f"in effect from iteration {self._engine.iteration + 1}",
             )
-        if not changed:
-            return "nothing to change: these values are in effect already", []
         said = ", ".join(f"{axis} {old[axis]} -> {new[axis]}" for axis in changed)
+        if not changed and not change.preempted:
+            return "nothing to change: these values are in effect already", []
+        said = said or f"{len(change.preempted)} preempted, so that the values in effect hold at once"
         return f"{said}, in effect from iteration {self._engine.iteration + 1}", change.effects
 
     def _find(self, wanted: int | str) -> Request:

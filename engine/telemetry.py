@@ -119,7 +119,7 @@ class Telemetry:
             cause=str(request.finish_reason),
             tokens=request.output_tokens,
             seconds=max(0.0, request.times.since - request.arrival),
-            detail=detail,
+            detail=detail or request.finish_detail,
         )
 
     def ledger(self, violations: list[str]) -> None:
