@@ -1,1 +1,8 @@
 """kvtop's own inference engine: small enough to read in an evening, complete enough to be true."""
+
+import os
+
+# Read by OpenMP when torch is imported, hence here. By default its threads spin while they wait for each other; as soon
+# as anything else wants a core (the screen does), every matrix product then waits for a thread that is not running:
+# steps were seen to take ten times as long. Sleeping costs microseconds.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -89,7 +89,8 @@ class Decoder:
         self.weights = weights
         self.device = weights.embedding.device
         self.dtype = weights.embedding.dtype
-        self._cosines, self._sines = self._rotary_tables()
+        self.rotary = self._rotary_tables()
+        """Cosines and signed sines, ``[context, 1, head_size]``: rotated = x * cos + roll(x, head_size / 2) * sin."""
 
     @property
     def parameters(self) -> int:
@@ -103,7 +104,6 @@ class Decoder:
         return sum(tensor.numel() for tensor in tensors)
 
     def _rotary_tables(self) -> tuple[Tensor, Tensor]:
-        """Cosines and signed sines, ``[context, 1, head_size]``: rotated = x * cos + roll(x, head_size / 2) * sin."""
         half = self.config.head_size // 2
         frequencies = self.config.rope_base ** (-torch.arange(half, dtype=torch.float64) / half)
         angles = torch.arange(self.config.context, dtype=torch.float64)[:, None] * frequencies
@@ -124,8 +124,8 @@ class Decoder:
         config, weights = self.config, self.weights
         heads, kv_heads, size = config.query_heads, config.kv_heads, config.head_size
         attend = attention.prepare(layout, self.dtype)
-        cosines = self._cosines.index_select(0, layout.positions)
-        sines = self._sines.index_select(0, layout.positions)
+        cosines = self.rotary[0].index_select(0, layout.positions)
+        sines = self.rotary[1].index_select(0, layout.positions)
         x = weights.embedding.index_select(0, token_ids)
         rows = x.shape[0]
         last = len(weights.layers) - 1

@@ -37,7 +37,7 @@ class ModelRunner:
         self._check(items)
         device = self.decoder.device
         layout = lay_out(items, self.cache.block_size, device)
-        tokens = np.concatenate([_tokens(items[i]) for i in layout.order])
+        tokens = np.concatenate([self._tokens(items[i]) for i in layout.order])
         logits = self.decoder.forward(torch.from_numpy(tokens).to(device), layout, self.cache, self.attention)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
@@ -59,6 +59,10 @@ class ModelRunner:
             if max(request.block_table, default=0) >= self.cache.blocks or min(request.block_table, default=0) < 0:
                 raise ValueError(f"request {request.id}: its block table names a block outside the pool")
 
-
-def _tokens(item: BatchItem) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    return np.asarray(item.request.token_ids[item.start : item.start + item.count], dtype=np.int64)
+    def _tokens(self, item: BatchItem) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+        tokens = np.asarray(item.request.token_ids[item.start : item.start + item.count], dtype=np.int64)
+        vocab = self.decoder.config.vocab
+        if tokens.min() < 0 or tokens.max() >= vocab:
+            strange = int(tokens[(tokens < 0) | (tokens >= vocab)][0])
+            raise ValueError(f"request {item.request.id}: token {strange} is not in the vocabulary of {vocab}")
+        return tokens

@@ -133,6 +133,6 @@ def test_after_a_forced_preemption_in_the_middle(runner: ModelRunner, prefix_cac
 def test_when_the_pool_is_too_small(runner: ModelRunner) -> None:
     cases = SURE[:4]
     policies = PolicySet(capacity="max_utilization", prefix_cache=False, watermark=0.0)
-    serving = Serving(runner, policies, blocks=8)
+    serving = Serving(runner, policies, blocks=6)
     _check(cases, serving.serve(_requests(cases)))
     assert serving.preemptions > 0

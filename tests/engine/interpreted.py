@@ -1,0 +1,98 @@
+"""Runs the Triton kernel in Triton's interpreter and prints, as JSON, how far it is from its references.
+
+A program of its own because the interpreter is chosen when triton is first imported:
+``TRITON_INTERPRET=1 python -m tests.engine.interpreted``.
+"""
+
+import itertools
+import json
+import math
+import sys
+
+import torch
+from torch import Tensor
+
+from engine.attention import TorchAttention, attention_backend
+from engine.kernels.paged_decode import TILE, paged_decode
+from engine.load import random_model
+from tests.engine.serving import generate, make_request, make_runner, scattered_table
+
+SHAPES = [*itertools.product((8, 16, 32), (1, 3, 4), (64, 128)), (16, 20, 64), (16, 3, 80), (1, 1, 16)]
+"""Block size, query heads a KV head, head size; at the end the odd ones: a wide group, a size that needs padding."""
+
+POOL = 256
+KV_HEADS = 2
+
+
+def reference(query: Tensor, keys: Tensor, values: Tensor, table: Tensor, length: int) -> Tensor:
+    """One sequence's attention from the definition, in float64."""
+    kv_heads, size = keys.shape[2:]
+    group = query.shape[0] // kv_heads
+    key = keys[table.long()].reshape(-1, kv_heads, size)[:length].double().repeat_interleave(group, dim=1)
+    value = values[table.long()].reshape(-1, kv_heads, size)[:length].double().repeat_interleave(group, dim=1)
+    scores = torch.einsum("hd,thd->ht", query.double(), key) / math.sqrt(size)
+    return torch.einsum("ht,thd->hd", scores.softmax(dim=-1), value)
+
+
+def kernel_error(block_size: int, group: int, head_size: int) -> float:
+    """Largest difference over ragged lengths: 1, around a block and a tile, exact multiples, several tiles.
+
+    Everything the kernel must not look at is NaN, so that a read too many shows in the result.
+    """
+    torch.manual_seed(block_size * 1000 + group * 100 + head_size)
+    lengths = [1, block_size, block_size + 1, 3 * block_size, TILE, 2 * TILE + 5]
+    widest = max(-(-length // block_size) for length in lengths)
+    tables = torch.stack([torch.randperm(POOL - 1)[:widest] + 1 for _ in lengths]).int()
+    heads = KV_HEADS * group
+    # A slice of a wider tensor, as the model passes it: rows are not contiguous.
+    query = torch.randn(len(lengths), heads + 2 * KV_HEADS, head_size)[:, :heads]
+    worst = 0.0
+    keys, values = (torch.randn(POOL, block_size, KV_HEADS, head_size) for _ in range(2))
+    for row, length in enumerate(lengths):
+        hidden_keys, hidden_values = torch.full_like(keys, torch.nan), torch.full_like(values, torch.nan)
+        for position in range(length):
+            slot = (int(tables[row, position // block_size]), position % block_size)
+            hidden_keys[slot], hidden_values[slot] = keys[slot], values[slot]
+        table = tables[row].clone()
+        table[-(-length // block_size) :] = 2**30
+        one = slice(row, row + 1)
+        alone = paged_decode(
+            query[one], hidden_keys, hidden_values, table[None], torch.tensor([length], dtype=torch.int32)
+        )
+        expected = reference(query[row], keys, values, tables[row], length)
+        worst = max(worst, _distance(alone[0].double(), expected))
+    together = paged_decode(query, keys, values, tables, torch.tensor(lengths, dtype=torch.int32))
+    for row, length in enumerate(lengths):
+        worst = max(worst, _distance(together[row].double(), reference(query[row], keys, values, tables[row], length)))
+    return worst
+
+
+def _distance(left: Tensor, right: Tensor) -> float:
+    difference = (left - right).abs().max().item()
+    return math.inf if math.isnan(difference) else difference
+
+
+def model_outputs(backend: str) -> list[list[int]]:
+    """Greedy tokens of the whole random model, a mixed batch with prefill in chunks on scattered blocks."""
+    model = random_model(seed=3)
+    attention = TorchAttention() if backend == "torch" else attention_backend("triton", "cpu")
+    runner = make_runner(model, blocks=POOL, block_size=8, attention=attention)
+    free = scattered_table(POOL, POOL * 8, 8, seed=1)
+    requests = []
+    for number, prompt in enumerate(("a", "longer than a block", "x" * 40)):
+        ids = model.tokenizer.encode(prompt)
+        table, free = free[:8], free[8:]
+        requests.append(make_request(number, ids, 12, table=table))
+    return generate(runner, requests, chunk=16)
+
+
+def main() -> None:
+    errors = {
+        f"block {block_size}, group {group}, head {head_size}": kernel_error(block_size, group, head_size)
+        for block_size, group, head_size in SHAPES
+    }
+    json.dump({"errors": errors, "torch": model_outputs("torch"), "triton": model_outputs("triton")}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
