@@ -229,7 +229,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _code_of(arguments: Sequence[str]) -> int:
     try:
         return run(arguments)
-    except SystemExit as done:  # argparse, after --help and --version
+    except SystemExit as done:  # argparse after --help and --version; a signal that ends a command
         return done.code if isinstance(done.code, int) else 0
 
 

@@ -20,12 +20,11 @@ RESET = (
 """Undoes whatever a viewer that was killed may have left switched on. Harmless where nothing was."""
 
 
-class Terminated(BaseException):
-    """SIGTERM or SIGHUP came. Not an `Exception`: nothing may swallow it on the way out."""
+class Terminated(SystemExit):
+    """SIGTERM or SIGHUP came. A `SystemExit`, which an event loop lets through wherever in it the signal strikes."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(signal.Signals(number).name)
-        self.code = 128 + number
+        super().__init__(128 + number)
 
 
 def require_screen() -> None:

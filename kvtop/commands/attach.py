@@ -5,7 +5,7 @@ from pathlib import Path
 
 from kvtop.target import control_of, find_engine
 from kvtop.term.environment import prepare_environment
-from kvtop.tty import Terminated, require_screen, restored, signals_raise
+from kvtop.tty import require_screen, restored, signals_raise
 
 
 def run(options: argparse.Namespace) -> int:
@@ -17,8 +17,5 @@ def run(options: argparse.Namespace) -> int:
     from kvtop.sources.socket import SocketSource
 
     source = SocketSource(found.path)
-    try:
-        with signals_raise(), restored():
-            return show(source, control_of(found.path), snapshot_folder=Path.cwd(), ascii_only=options.ascii)
-    except Terminated as stop:
-        return stop.code
+    with signals_raise(), restored():
+        return show(source, control_of(found.path), snapshot_folder=Path.cwd(), ascii_only=options.ascii)

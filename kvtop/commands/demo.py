@@ -13,7 +13,7 @@ from kvtop.protocol.places import observe_path, valid_name
 from kvtop.table import number, printable
 from kvtop.target import folder, is_live
 from kvtop.term.environment import prepare_environment
-from kvtop.tty import Terminated, require_screen, restored, signals_raise
+from kvtop.tty import require_screen, restored, signals_raise
 
 FIRST_KEYFRAME_WITHIN = 120.0
 """Seconds for the first iteration, which may be a long one: a real model, warming up, on a busy machine."""
@@ -26,19 +26,16 @@ def run(options: argparse.Namespace) -> int:
     place = _place_for(options.name)
     child = EngineChild(engine_arguments(options), place / f"{options.name}.log")
     progress = ProgressLine()
-    try:
-        with signals_raise():
+    with signals_raise():
+        try:
+            child.start()
             try:
-                child.start()
-                try:
-                    ready = child.wait_ready(progress, progress.note)
-                finally:
-                    progress.close()
-                return _watch_once(child, ready, options) if options.once else _watch_screen(child, ready, options)
+                ready = child.wait_ready(progress, progress.note)
             finally:
-                child.stop()
-    except Terminated as stop:
-        return stop.code
+                progress.close()
+            return _watch_once(child, ready, options) if options.once else _watch_screen(child, ready, options)
+        finally:
+            child.stop()
 
 
 def engine_arguments(options: argparse.Namespace) -> list[str]:
@@ -75,11 +72,11 @@ def _watch_screen(child: EngineChild, ready: Ready, options: argparse.Namespace)
     from kvtop.sources.socket import SocketSource
 
     with restored():
-        show(SocketSource(ready.socket), ready.control, snapshot_folder=Path.cwd(), ascii_only=options.ascii)
+        result = show(SocketSource(ready.socket), ready.control, snapshot_folder=Path.cwd(), ascii_only=options.ascii)
     if (code := child.exit_code) is not None:
         how = f"was ended by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
         raise UserError(f"the engine {how}", f"its log: {child.log}")
-    return 0
+    return result
 
 
 def _watch_once(child: EngineChild, ready: Ready, options: argparse.Namespace) -> int:
@@ -95,7 +92,7 @@ def _watch_once(child: EngineChild, ready: Ready, options: argparse.Namespace) -
         raise UserError(f"the engine did not last {options.seconds:g} s: {child.obituary()}", f"its log: {child.log}")
     document = snapshot_document(state, time.time(), time.monotonic())
     sys.stdout.write(dumps(document) if options.json else _summary(document))
-    return 1 if document["ledger_violations"] else 0
+    return 1 if document["ledger_violations"] or document["contradictions"] else 0
 
 
 _SUMMARY = (

@@ -140,7 +140,7 @@ def test_set_sends_typed_values_and_prints_the_iteration(folder: Path, engine: F
     changes = ["capacity=guaranteed_no_evict", "prefix_cache=off", "max_running=4"]
     done = kvtop(folder, "ctl", "set", *changes, "--transition", "preempt", "--dry-run")
     assert done.returncode == 0, done.stderr
-    assert "as you say (from iteration " in done.stdout
+    assert "as you say (iteration " in done.stdout
     assert "chat-3 waits longer" in done.stdout
     (command,) = engine.seen
     assert isinstance(command, SetPolicy)
