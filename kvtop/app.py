@@ -254,7 +254,7 @@ class KvtopApp(FrontBufferApp[int]):
 
     # --- dialogs ---
 
-    def _ask(self, form: Form, height: int = 16) -> None:
+    def _ask(self, form: Form, height: int = 12) -> None:
         """Opens a dialog, or says why nothing can be changed."""
         reason = self.commander.read_only()
         if reason is not None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from textual import events
 from textual.message import Message
 
 from kvtop.keys import Where, bindings
@@ -156,7 +157,14 @@ class BlockMapPanel(TitledPanel):
             spaced += [wide, *[_BLANK] * self.zoom.gap_rows]
         return spaced
 
-    # --- keys ---
+    # --- keys and mouse ---
+
+    def on_click(self, event: events.Click) -> None:
+        column, line = event.x // self.zoom.columns, (event.y - 1) // (1 + self.zoom.gap_rows)
+        block = self.map.block_at(column, line) if 0 < event.y <= self.map_height else None
+        if block is not None:
+            self.map.set_cursor(block)
+            self.draw()
 
     def action_colour(self) -> None:
         self.map.next_mode()

@@ -257,3 +257,38 @@ async def test_the_selected_request_stands_out_in_the_map(tmp_path: Path) -> Non
         assert lit == sorted(row.table)
         await b.press("escape")
         assert not any(role & 0x80 for r in b.app.map.rows[1:4] for role in r.roles)
+
+
+@in_loop
+async def test_the_engines_notice_stays_on_the_screen(tmp_path: Path) -> None:
+    engine = SyntheticEngine()
+    hello = engine.hello().model_copy(update={"notice": "no network: random weights, the text means nothing"})
+    source = SyntheticSource()
+    source.put(LinkUp(), hello, engine.keyframe())
+    async with bench(tmp_path, source=source) as b:
+        await b.until(lambda: b.tick_once() or "random weights" in b.text("header"))
+        for size in ((200, 50), (60, 16)):
+            await b.pilot.resize_terminal(*size)
+            await b.until(lambda: b.tick_once() or "! no network: random weights" in b.text())
+        assert "▸2 requests" in b.text()
+
+
+@in_loop
+async def test_the_mouse_picks_blocks_and_requests_too(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        await b.pilot.click("#map", offset=(5, 2))
+        await b.pilot.pause()
+        assert f"block {80 + 5} " in b.text("map")
+        await b.pilot.click("#requests", offset=(3, 3))
+        await b.pilot.pause()
+        chosen = b.app.requests.view.selected
+        assert chosen is not None
+        assert (b.app.feed.shown.requests or {})[chosen].name in b.text("requests").splitlines()[3]
+
+
+@in_loop
+async def test_a_slow_terminal_is_named(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        b.app.governor.observe(100.0, backlog=9, cost=0.0)
+        await b.tick()
+        assert "slow terminal 10 fps" in b.text("header")
