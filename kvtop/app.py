@@ -27,7 +27,7 @@ from panels.block_map import BlockMapPanel
 from panels.capacity import CapacityPanel
 from panels.dialogs.form_screen import Form, FormScreen
 from panels.dialogs.help_text import help_rows
-from panels.dialogs.pager import PagerScreen
+from panels.dialogs.pager import Page, PagerScreen, whole_text
 from panels.divider import DividerPanel
 from panels.events import EventsPanel
 from panels.footer import FooterPanel
@@ -170,6 +170,8 @@ class KvtopApp(FrontBufferApp[int]):
         if not self.feed.held:
             self._fresh = changes if not self._fresh else self._fresh.merge(changes)
         if not self._dashboard_in_sight():
+            if text_due and isinstance(self.screen, PagerScreen) and self.screen.live:
+                self.screen.reload()
             return
         if self.focused is None and len(self.screen_stack) == 1:
             # What is hidden cannot keep the focus: it is lost while the terminal is too small.
@@ -246,11 +248,13 @@ class KvtopApp(FrontBufferApp[int]):
             self._ask(abort_form(row) if message.what == "abort" else preempt_form(row))
 
     def _open_table(self, num: int) -> None:
-        def content(width: int) -> list[Any]:
-            length = table_length(self.feed.shown, num)
-            return block_table_rows(self.feed.shown, num, width, length + HEADER_ROWS + 1, self._now(), self.glyphs)
+        def content(width: int, first: int, height: int) -> Page:
+            state = self.feed.shown
+            rows = block_table_rows(state, num, width, height, self._now(), self.glyphs, offset=first)
+            return Page(rows, table_length(state, num), fixed=HEADER_ROWS)
 
-        self._cover(PagerScreen("block table: logical to physical", content, close_keys=("enter",), glyphs=self.glyphs))
+        title = "block table: logical to physical"
+        self._cover(PagerScreen(title, content, close_keys=("enter",), live=True, glyphs=self.glyphs))
 
     # --- dialogs ---
 
@@ -300,14 +304,8 @@ class KvtopApp(FrontBufferApp[int]):
         self._redraw_all()
 
     def action_help(self) -> None:
-        self._cover(
-            PagerScreen(
-                "help",
-                lambda width: help_rows(width, self.feed.live.hello, self.glyphs),
-                close_keys=("question_mark",),
-                glyphs=self.glyphs,
-            )
-        )
+        content = whole_text(lambda width: help_rows(width, self.feed.live.hello, self.glyphs))
+        self._cover(PagerScreen("help", content, close_keys=("question_mark",), glyphs=self.glyphs))
 
     def action_policy(self) -> None:
         self._open(policy_form(self.feed.live, self.commander.read_only()), 20)

@@ -292,3 +292,39 @@ async def test_a_slow_terminal_is_named(tmp_path: Path) -> None:
         b.app.governor.observe(100.0, backlog=9, cost=0.0)
         await b.tick()
         assert "slow terminal 10 fps" in b.text("header")
+
+
+@in_loop
+async def test_the_block_table_scrolls_and_stays_live(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        await b.press("j", "enter")
+        num = b.app.requests.view.selected or 0
+
+        def table() -> list[int]:
+            return (b.app.feed.live.requests or {})[num].table
+
+        def last_shown() -> list[str]:
+            return [line for line in b.text("page").splitlines() if line.strip()][-2].split()
+
+        assert "logical" in b.text("page").splitlines()[2]
+        await b.press("G")
+        assert last_shown()[0] == str(len(table()) - 1)
+        assert "logical" in b.text("page").splitlines()[2]
+        before = len(table())
+        await b.iterate(60)
+        assert len(table()) > before
+        await b.press("G")
+        assert last_shown()[:1] + last_shown()[2:3] == [str(len(table()) - 1), str(table()[-1])]
+        await b.press("g")
+        assert f"1–{24 - 4} of {len(table())}" in b.text("page")
+
+
+@in_loop
+async def test_the_help_scrolls_to_its_end_at_every_size(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        await b.press("question_mark", "G")
+        assert "static_batch: admits only when nothing runs" in b.text("page")
+        await b.pilot.resize_terminal(200, 50)
+        await b.until(lambda: "static_batch" in b.text("page") and len(b.text("page").splitlines()) == 50)
+        await b.press("g")
+        assert "this help" in b.text("page")
