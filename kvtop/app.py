@@ -25,6 +25,7 @@ from kvtop.views.block_table import HEADER_ROWS, block_table_rows, table_length
 from kvtop.views.glyphs import ASCII, UNICODE
 from panels.block_map import BlockMapPanel
 from panels.capacity import CapacityPanel
+from panels.dialogs.confirm_form import ConfirmForm
 from panels.dialogs.form_screen import Form, FormScreen
 from panels.dialogs.help_text import help_rows
 from panels.dialogs.pager import Page, PagerScreen, whole_text
@@ -258,13 +259,16 @@ class KvtopApp(FrontBufferApp[int]):
 
     # --- dialogs ---
 
-    def _ask(self, form: Form, height: int = 12) -> None:
-        """Opens a dialog, or says why nothing can be changed."""
+    def _ask(self, form: ConfirmForm) -> None:
+        """Opens a dialog, or says why that cannot be commanded."""
+        hello, kind = self.feed.live.hello, getattr(form.command, "type", "")
         reason = self.commander.read_only()
+        if reason is None and hello is not None and kind not in hello.commands:
+            reason = f"this engine takes no command {kind}"
         if reason is not None:
             self._say(reason, "warning")
-            return
-        self._open(form, height)
+        else:
+            self._open(form, height=12)
 
     def _open(self, form: Form, height: int) -> None:
         if self.clock is not None:

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from kvtop.protocol import Command, Reply, SetPolicy
+from kvtop.sources.base import LinkUp
 from kvtop.sources.control import ControlError
 from panels.dialogs.form_screen import FormScreen
 from tests.app.harness import Bench, agreeing, bench, in_loop
+from tests.app.synthetic import SyntheticEngine, SyntheticSource
 
 TO_RESERVING = ("P", "enter", "k", "enter")
 """Opens the policies, takes the first axis (capacity), goes one up from max_utilization."""
@@ -223,3 +225,14 @@ async def test_dialogs_fit_the_smallest_terminal(tmp_path: Path) -> None:
         assert "guaranteed_no_evict" in b.text()
         await b.pilot.resize_terminal(200, 50)
         await b.until(lambda: len(b.text().splitlines()) == 50 and "> Cancel <" in b.text())
+
+
+@in_loop
+async def test_a_command_the_engine_does_not_take_is_not_offered(tmp_path: Path) -> None:
+    engine = SyntheticEngine()
+    source = SyntheticSource()
+    source.put(LinkUp(), engine.hello().model_copy(update={"commands": ["set_policy"]}), engine.keyframe())
+    async with bench(tmp_path, source=source) as b:
+        await b.press("E")
+        assert not isinstance(b.app.screen, FormScreen)
+        await b.until(lambda: "this engine takes no command pause" in b.text())
