@@ -87,6 +87,14 @@ ACTIONS: tuple[Action, ...] = (
     *_scrolling(Where.REQUESTS, "request"),
     *_scrolling(Where.QUEUE, "waiting request"),
     Action("follow", ("f",), "f", "follow: stay at the newest event", Where.EVENTS, "follow"),
+    Action(
+        "kinds",
+        ("v",),
+        "v",
+        "show all events, or only notable ones (no admissions, finishes, evictions)",
+        Where.EVENTS,
+        "all/notable",
+    ),
     *_scrolling(Where.EVENTS, "event"),
 )
 

@@ -8,8 +8,15 @@ from kvtop.views.rows import Row
 from panels.panel import TitledPanel
 
 
+FEW_ROWS = 5
+"""Up to so many rows show what is notable only, unless told otherwise."""
+
+
 class EventsPanel(TitledPanel):
-    """Follows the newest event until scrolled; then it stays with the events one reads while new ones come."""
+    """Follows the newest event until scrolled; then it stays with the events one reads while new ones come.
+
+    ``all_kinds``: whether routine events are shown too; None leaves it to the room there is.
+    """
 
     DIGIT = 4
     BINDINGS = bindings(Where.EVENTS)
@@ -18,12 +25,13 @@ class EventsPanel(TitledPanel):
         super().__init__(id=id, glyphs=glyphs)
         self.state = state
         self.back = 0
+        self.all_kinds: bool | None = None
 
     def update(self, state: EngineState, arrived: int = 0) -> None:
         """``arrived``: events that came since the last call."""
         self.state = state
         if self.back:
-            self.back += arrived
+            self.back += arrived if self.shows_all else 0
         self.draw()
 
     @property
@@ -31,18 +39,30 @@ class EventsPanel(TitledPanel):
         return self.back == 0
 
     @property
+    def shows_all(self) -> bool:
+        return self.body_height > FEW_ROWS if self.all_kinds is None else self.all_kinds
+
+    @property
     def _most(self) -> int:
         """How far back one can scroll."""
-        return max(0, len(shown_events(self.state)) - self.body_height)
+        return max(0, len(shown_events(self.state, self.shows_all)) - self.body_height)
 
     def compose_rows(self) -> list[Row]:
         self.back = max(0, min(self.back, self._most)) if self.back else 0
         note = "following" if self.following else f"{self.back} newer below · f follows"
-        rows = event_rows(self.state, self.size.width, self.body_height, self.glyphs, offset=self.back)
+        note = f"{'all' if self.shows_all else 'notable only, v shows all'} · {note}"
+        rows = event_rows(
+            self.state, self.size.width, self.body_height, self.glyphs, offset=self.back, routine=self.shows_all
+        )
         return self.framed(events_title(self.state), rows, note)
 
     def _scroll(self, back: int) -> None:
         self.back = max(0, min(self.back + back, self._most))
+        self.draw()
+
+    def action_kinds(self) -> None:
+        self.all_kinds = not self.shows_all
+        self.back = 0
         self.draw()
 
     def action_follow(self) -> None:

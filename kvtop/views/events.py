@@ -1,7 +1,5 @@
 """Each event as a sentence that names who, why and at what cost."""
 
-from collections.abc import Collection
-
 from kvtop.protocol import Event
 from kvtop.state import EngineState, LogEntry, Marker
 from kvtop.views.exposure import message_rows, not_exposed
@@ -12,6 +10,9 @@ from kvtop.views.rows import Role, Row, clean
 
 _WIDE = 100
 """From this width on each event has its iteration before it."""
+
+ROUTINE = frozenset({"admit", "finish", "evict"})
+"""What happens all the time in a healthy engine; where there are few rows, it would push out what does not."""
 
 _SEVERITY = {"info": Role.TEXT, "warn": Role.WARN, "error": Role.BAD}
 
@@ -168,15 +169,15 @@ def _row(entry: LogEntry, width: int) -> Row:
     return line([(stamp, Role.DIM), (text, event_role(entry))], width)
 
 
-def shown_events(state: EngineState, kinds: Collection[str] | None = None) -> list[LogEntry]:
-    """The log, oldest first, of these kinds only (the viewer's own marks always).
+def shown_events(state: EngineState, routine: bool = True) -> list[LogEntry]:
+    """The log, oldest first; without ``routine``, only what is notable (the viewer's own marks always are).
 
     Evictions of like cause that follow one another are one entry with their sum, so that they do not push out all else.
     """
     shown: list[LogEntry] = []
     run: list[Event] = []
     for entry in state.events:
-        if kinds is not None and isinstance(entry, Event) and entry.kind not in kinds:
+        if not routine and isinstance(entry, Event) and entry.kind in ROUTINE:
             continue
         if isinstance(entry, Event) and entry.kind == "evict":
             if run and not _alike(run[-1], entry):
@@ -217,13 +218,14 @@ def event_rows(
     glyphs: Glyphs = UNICODE,
     *,
     offset: int = 0,
-    kinds: Collection[str] | None = None,
+    routine: bool = True,
 ) -> list[Row]:
     """The newest at the bottom; ``offset`` scrolls back by that many."""
-    entries = shown_events(state, kinds)
+    entries = shown_events(state, routine)
     if not entries:
         known = state.has("events") or state.hello is None
-        return message_rows("no events yet" if known else not_exposed(state, "events"), width, height, glyphs)
+        nothing = "no events yet" if routine else "nothing but admissions, finishes and evictions so far"
+        return message_rows(nothing if known else not_exposed(state, "events"), width, height, glyphs)
     end = max(min(height, len(entries)), len(entries) - max(0, offset))
     rows = [_row(entry, width) for entry in entries[max(0, end - height) : end]]
     return glyphs.rows(rows + [blank(width)] * (height - len(rows)))

@@ -10,6 +10,7 @@ from kvtop.keys import ACTIONS, Action, Where, actions, bindings, footer_actions
 from kvtop.state import EngineState
 from panels.dialogs.form_screen import FormScreen
 from panels.dialogs.pager import PagerScreen
+from panels.events import FEW_ROWS
 from panels.footer import footer_row
 from tests.app.harness import Bench, bench, in_loop
 
@@ -226,12 +227,25 @@ def _queue_first(start: tuple[str, ...], place: Callable[[int], int]) -> Check:
 
 def _events_back(start: tuple[str, ...], place: Callable[[Bench], int]) -> Check:
     async def check(b: Bench, key: str) -> None:
+        b.app.event_log.all_kinds = True
         await b.press("4", *start, key)
         assert b.app.event_log.back == place(b)
         await b.tick()
         assert ("following" in b.text("events")) == (place(b) == 0)
 
     return check
+
+
+async def _kinds(b: Bench, key: str) -> None:
+    log = b.app.event_log
+    await b.press("4")
+    assert log.shows_all == (log.body_height > FEW_ROWS)
+    if not log.shows_all:
+        await b.press(key)
+    assert any(routine in b.text("events") for routine in (" admit ", " finish ", " evict "))
+    await b.press(key)
+    assert not any(routine in b.text("events") for routine in (" admit ", " finish ", " evict "))
+    assert "notable only" in b.text("events")
 
 
 def _page(b: Bench) -> int:
@@ -280,6 +294,7 @@ CHECKS: dict[tuple[Where, str], Check] = {
     (Where.QUEUE, "page_up"): _queue_first(("j", "pagedown"), lambda h: 1),
     (Where.QUEUE, "top"): _queue_first(("j", "j"), lambda h: 0),
     (Where.QUEUE, "bottom"): _queue_first((), lambda h: 11),
+    (Where.EVENTS, "kinds"): _kinds,
     (Where.EVENTS, "follow"): _events_back(("k", "k"), lambda b: 0),
     (Where.EVENTS, "up"): _events_back((), lambda b: 1),
     (Where.EVENTS, "down"): _events_back(("k", "k"), lambda b: 1),
