@@ -50,7 +50,7 @@ class EventsPanel(TitledPanel):
     def compose_rows(self) -> list[Row]:
         self.back = max(0, min(self.back, self._most)) if self.back else 0
         note = "following" if self.following else f"{self.back} newer below · f follows"
-        note = f"{'all' if self.shows_all else 'notable only, v shows all'} · {note}"
+        note = f"{'all' if self.shows_all else 'notable'} (v) · {note}"
         rows = event_rows(
             self.state, self.size.width, self.body_height, self.glyphs, offset=self.back, routine=self.shows_all
         )

@@ -245,7 +245,7 @@ async def _kinds(b: Bench, key: str) -> None:
     assert any(routine in b.text("events") for routine in (" admit ", " finish ", " evict "))
     await b.press(key)
     assert not any(routine in b.text("events") for routine in (" admit ", " finish ", " evict "))
-    assert "notable only" in b.text("events")
+    assert "notable (v)" in b.text("events")
 
 
 def _page(b: Bench) -> int:
