@@ -1,8 +1,6 @@
 """``python -m kvtop``."""
 
-import sys
-
-from kvtop.cli import main
+from kvtop.cli import entry
 
 if __name__ == "__main__":
-    sys.exit(main())
+    entry()

@@ -8,6 +8,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from kvtop import __version__
 from kvtop.errors import UserError, one_line
@@ -208,7 +209,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point of the ``kvtop`` command: never lets a traceback out for a foreseeable fault."""
+    """Runs one command line and returns its exit code; never lets a traceback out for a foreseeable fault."""
     _open_standard_streams()
     arguments = sys.argv[1:] if argv is None else argv
     debug = os.environ.get("KVTOP_DEBUG", "") not in ("", "0")
@@ -224,6 +225,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         if debug:
             raise
         return _complain(error)
+
+
+def entry() -> NoReturn:
+    """The ``kvtop`` command: `main`, then the end of the process."""
+    code = main()
+    if "textual" in sys.modules:
+        # A terminal that vanished or stalled leaves Textual's threads reading or writing for ever, and the interpreter
+        # would wait for them. What there was to flush, `main` has flushed.
+        os._exit(code)
+    sys.exit(code)
 
 
 def _code_of(arguments: Sequence[str]) -> int:

@@ -2,13 +2,18 @@
 
 import contextlib
 import os
+import select
 import signal
 import sys
 from collections.abc import Iterator
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from kvtop.errors import UserError
 from kvtop.term.depth import detect
+
+if TYPE_CHECKING:
+    import asyncio
 
 RESET = (
     "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1016l"  # mouse reporting
@@ -20,8 +25,14 @@ RESET = (
 """Undoes whatever a viewer that was killed may have left switched on. Harmless where nothing was."""
 
 
+HARD_AFTER = 3.0
+"""Seconds that an event loop gets to end in good order before whatever it waits for (a stalled terminal) is broken off."""
+
+_WRITABLE_WITHIN = 1.0
+
+
 class Terminated(SystemExit):
-    """SIGTERM or SIGHUP came. A `SystemExit`, which an event loop lets through wherever in it the signal strikes."""
+    """SIGINT, SIGTERM or SIGHUP came. A `SystemExit`, which an event loop lets through."""
 
     def __init__(self, number: int) -> None:
         super().__init__(128 + number)
@@ -43,19 +54,44 @@ def require_screen() -> None:
 
 @contextlib.contextmanager
 def signals_raise() -> Iterator[None]:
-    """SIGTERM and SIGHUP raise `Terminated` in the main thread, so that every ``finally`` runs."""
+    """SIGINT, SIGTERM and SIGHUP raise `Terminated`, so that every ``finally`` of the body runs.
+
+    Outside an event loop it is raised where the signal strikes. In one the loop raises it between two callbacks, so that its tasks are cancelled in good order; a second signal, or `HARD_AFTER` seconds, break it off.
+    """
+    first: list[int] = []
 
     def stop(number: int, _frame: FrameType | None) -> None:
-        raise Terminated(number)
+        loop = _running_loop()
+        if loop is None or first:
+            raise Terminated(first[0] if first else number)
+        first.append(number)
+        signal.setitimer(signal.ITIMER_REAL, HARD_AFTER, HARD_AFTER)
+        loop.call_soon_threadsafe(_raise, number)
 
-    # What was ignored from the start (nohup) stays so.
-    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, stop) for number in numbers}
+    # What was ignored from the start (nohup, a background job) stays so.
+    wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    numbers = [n for n in wanted if signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in [*numbers, signal.SIGALRM]}
     try:
         yield
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _running_loop() -> "asyncio.AbstractEventLoop | None":
+    """The event loop that this thread is in."""
+    import asyncio
+
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _raise(number: int) -> None:
+    raise Terminated(number)
 
 
 @contextlib.contextmanager
@@ -63,18 +99,22 @@ def restored() -> Iterator[None]:
     """However the body ends, the terminal gets back its modes; after an exception also its screen and cursor."""
     import termios
 
+    terminal = sys.stdin.fileno()
     try:
-        before = termios.tcgetattr(sys.stdin.fileno())
-    except (termios.error, ValueError):
+        before = termios.tcgetattr(terminal)
+    except termios.error:
         before = None
     try:
         yield
     except BaseException:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stdout.write(RESET)
-            sys.stdout.flush()
+        # The screen is over: nothing that follows (the engine's orderly end) is to be broken off.
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        with contextlib.suppress(OSError):
+            # Only if it is taken at once; a stalled terminal must not hold us up.
+            if select.select([], [sys.stdout], [], _WRITABLE_WITHIN)[1]:
+                os.write(sys.stdout.fileno(), RESET.encode())
         raise
     finally:
         if before is not None:
-            with contextlib.suppress(termios.error, OSError, ValueError):
-                termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, before)
+            with contextlib.suppress(termios.error):
+                termios.tcsetattr(terminal, termios.TCSANOW, before)

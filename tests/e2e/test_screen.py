@@ -1,14 +1,19 @@
 """The screen in a real terminal: what it shows of a live engine, and what it leaves behind however it ends."""
 
+import fcntl
 import json
 import os
+import pty
 import signal
+import struct
+import termios
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.engines import KVTOP_TYPED, Engines
+from tests.e2e.engines import KVTOP, KVTOP_TYPED, Engines
 from tests.e2e.tmux import Tmux, alive, children, wait_until
 
 Terminal = Callable[..., Tmux]
@@ -235,3 +240,30 @@ def test_a_terminal_that_cannot_show_it_gets_a_line(
     screen = tmux.wait_for(r"(?m)^code=2$", 60)
     assert "Traceback" not in screen
     assert f"kvtop: {'the screen' if setting.startswith('TERM') else words}" in screen
+
+
+def test_a_stalled_terminal_does_not_keep_it_from_ending(engines: Engines, environment: dict[str, str]) -> None:
+    engines.start("stall")
+    viewer, terminal = pty.fork()
+    if viewer == 0:
+        os.execvpe(KVTOP[0], [*KVTOP, "attach", "stall"], environment)
+    try:
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 50, 200, 0, 0))
+        seen = b""
+        while b"\x1b[?1049h" not in seen:
+            seen += os.read(terminal, 65536)
+        # From here on nobody reads what it draws; the pipe to the terminal fills and blocks the writer.
+        time.sleep(5)
+        os.kill(viewer, signal.SIGTERM)
+        ended: list[int] = []
+
+        def gone() -> bool:
+            pid, status = os.waitpid(viewer, os.WNOHANG)
+            if pid:
+                ended.append(os.waitstatus_to_exitcode(status))
+            return bool(ended)
+
+        wait_until(gone, 60, "it did not end")
+        assert ended == [128 + signal.SIGTERM]
+    finally:
+        os.close(terminal)
