@@ -10,6 +10,7 @@ from engine.core import Engine, Step
 from engine.plan import Admission, HeadVerdict, Preemption
 from engine.request import FinishReason, Request, RequestState
 from kvtop.protocol import (
+    ROUTINE_EVENTS,
     Batch,
     Counters,
     Durations,
@@ -26,8 +27,8 @@ from kvtop.protocol import (
 KEPT_FINISHED = 32
 """Finished requests that stay visible before they are forgotten."""
 
-KEPT_EVENTS = 200
-"""Latest events that a keyframe repeats."""
+KEPT_EVENTS = 100
+"""Latest routine events that a keyframe repeats, and twice as many notable ones."""
 
 QUEUE_SHOWN = 256
 """Waiting requests named in a frame, from the head."""
@@ -61,6 +62,7 @@ class Telemetry:
         self._event_id = 0
         self._pending: list[Event] = []
         self._recent: deque[Event] = deque(maxlen=KEPT_EVENTS)
+        self._notable: deque[Event] = deque(maxlen=2 * KEPT_EVENTS)
         self._sent: dict[int, dict[str, Any]] = {}
         self._table_sent: dict[int, tuple[int, int]] = {}
         self._touched: dict[int, Request] = {}
@@ -82,7 +84,11 @@ class Telemetry:
         event = Event(id=self._event_id, kind=kind, iteration=self._engine.iteration, wall=self._wall(), **facts)
         self._event_id += 1
         self._pending.append(event)
-        self._recent.append(event)
+        (self._recent if kind in ROUTINE_EVENTS else self._notable).append(event)
+
+    def recent_events(self) -> list[Event]:
+        """The latest ones, by id; notable ones go back further than routine ones."""
+        return sorted([*self._recent, *self._notable], key=lambda event: event.id)
 
     def touch(self, request: Request) -> None:
         """The request changed outside a step (it arrived, or a command moved it)."""
@@ -199,7 +205,7 @@ class Telemetry:
             requests=[self._whole(request) for request in requests],
             queue=self._queue(),
             verdict=_verdict(scheduler.verdict),
-            events=list(self._recent),
+            events=self.recent_events(),
             gauges=self._gauges(),
             counters=self._counters(),
             recent_batches=list(engine.batch_sizes),

@@ -19,13 +19,13 @@ import numpy.typing as npt
 
 from kvtop import __version__
 from kvtop.errors import UserError
-from kvtop.protocol import Event, Hello
+from kvtop.protocol import ROUTINE_EVENTS, Event, Hello
 from kvtop.state import BlockArrays, EngineState, LogEntry, RequestRow
 from kvtop.state.ledger import check
 
 SCHEMA = "kvtop.snapshot/1"
 EVENTS = 200
-"""Latest events a snapshot holds."""
+"""Latest events a snapshot holds, and as many of those that are not routine."""
 
 RATE_WINDOW = 5.0
 LATENCY_WINDOW = 60.0
@@ -73,7 +73,7 @@ def snapshot_document(state: EngineState, wall: float, now: float) -> dict[str, 
         "contradictions": check(state),
         "batch_size_by_iteration": list(state.batches),
         "requests": _requests(state, hello, mono),
-        "events": [_event(entry) for entry in list(state.events)[-EVENTS:]],
+        "events": [_event(entry) for entry in chosen_events(list(state.events))],
         "blocks": None if state.blocks is None else _blocks(state, state.blocks),
     }
     cleaned: dict[str, Any] = _finite(document)
@@ -255,6 +255,12 @@ def _request(row: RequestRow, hello: Hello, mono: float | None) -> dict[str, Any
         "decode_time": row.decode_time(mono),
         "block_table": row.table,
     }
+
+
+def chosen_events(events: list[LogEntry]) -> list[LogEntry]:
+    """The latest `EVENTS`, and before them the latest `EVENTS` of those kinds that a busy engine would crowd out."""
+    older, latest = events[:-EVENTS], events[-EVENTS:]
+    return [entry for entry in older if entry.kind not in ROUTINE_EVENTS][-EVENTS:] + latest
 
 
 def _event(entry: LogEntry) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from kvtop.protocol.commands import (
     SetPolicy,
 )
 from kvtop.protocol.frames import (
+    ROUTINE_EVENTS,
     Batch,
     BlockAge,
     BlockHash,
@@ -58,6 +59,7 @@ __all__ = [
     "MAX_COMMAND_BYTES",
     "MAX_FRAME_BYTES",
     "PROTOCOL_VERSION",
+    "ROUTINE_EVENTS",
     "Abort",
     "AnyCommand",
     "AnyFrame",

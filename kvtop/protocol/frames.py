@@ -71,6 +71,10 @@ class RequestChange(Message):
     output_text: str | None = Field(default=None, description="only with --expose-text; all so far")
 
 
+ROUTINE_EVENTS = frozenset({"admit", "finish", "evict"})
+"""Kinds that happen all the time in a healthy engine. Logs keep them apart, so that they never push out the others."""
+
+
 class Event(Message):
     """Something that happened, once, with its cause. Ids rise by one within a run; none is ever skipped silently.
 

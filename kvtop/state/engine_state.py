@@ -31,11 +31,14 @@ from kvtop.protocol import (
 )
 from kvtop.state.block_arrays import MAX_BLOCKS, BlockArrays
 from kvtop.state.changes import Changes, LogEntry, Marker
+from kvtop.state.event_log import EventLog
 from kvtop.state.percentiles import Latencies
 from kvtop.state.rates import Rates
 from kvtop.state.request_row import MAX_NUMBER, RequestRow
 
 MAX_EVENTS = 2000
+"""Routine events kept, and as many notable ones."""
+
 MAX_REQUESTS = 262_144
 MAX_QUEUE = 10_000
 HISTORY = 512
@@ -86,7 +89,7 @@ class EngineState:
         self.batch: Batch | None = None
         self.batches: deque[int] = deque(maxlen=HISTORY)
         self.durations: deque[Timing] = deque(maxlen=HISTORY)
-        self.events: deque[LogEntry] = deque(maxlen=MAX_EVENTS)
+        self.events = EventLog(MAX_EVENTS)
         self.last_event: int | None = None
         self.rates = Rates()
         self.ttft = Latencies()
@@ -292,17 +295,21 @@ class EngineState:
             self.rates.add(self.mono, self.counters)
 
     def _new_events(self, events: Iterable[Event], hole_is_known: bool = False) -> list[LogEntry]:
-        """Adds those not seen before; a hole in their numbers becomes a marker."""
-        new: list[LogEntry] = []
-        for event in events:
-            last = self.last_event
-            if last is not None and event.id <= last:
-                continue
-            if last is not None and event.id > last + 1 and not hole_is_known:
-                text = f"{event.id - last - 1} events were never received"
-                new.append(Marker("gap", event.wall, event.iteration, "warn", text))
-            new.append(event)
-            self.last_event, hole_is_known = event.id, False
+        """Adds those not seen before. What is missing from their numbers is told by one mark, at the first hole."""
+        last = self.last_event
+        unseen = [event for event in events if last is None or event.id > last]
+        if not unseen:
+            return []
+        new: list[LogEntry] = list(unseen)
+        self.last_event = unseen[-1].id
+        # A first keyframe repeats what is worth repeating; what came before it was never ours to receive.
+        missing = 0 if last is None or hole_is_known else unseen[-1].id - last - len(unseen)
+        if missing > 0:
+            assert last is not None
+            place = next(i for i, event in enumerate(unseen) if event.id != last + 1 + i)
+            after = unseen[place]
+            text = f"{missing} events were never received"
+            new.insert(place, Marker("gap", after.wall, after.iteration, "warn", text))
         self.events.extend(new)
         return new
 

@@ -4,6 +4,7 @@ import copy
 from collections import deque
 
 from kvtop.state.engine_state import EngineState
+from kvtop.state.event_log import EventLog
 
 
 def frozen(state: EngineState, now: float) -> EngineState:
@@ -13,7 +14,7 @@ def frozen(state: EngineState, now: float) -> EngineState:
     """
     still = copy.copy(state)
     for name, value in vars(state).items():
-        if isinstance(value, dict | deque):
+        if isinstance(value, dict | deque | EventLog):
             setattr(still, name, value.copy())
     if state.blocks is not None:
         still.blocks = copy.deepcopy(state.blocks)

@@ -11,9 +11,6 @@ from kvtop.views.rows import Role, Row, clean
 _WIDE = 100
 """From this width on each event has its iteration before it."""
 
-ROUTINE = frozenset({"admit", "finish", "evict"})
-"""What happens all the time in a healthy engine; where there are few rows, it would push out what does not."""
-
 _SEVERITY = {"info": Role.TEXT, "warn": Role.WARN, "error": Role.BAD}
 
 
@@ -176,9 +173,7 @@ def shown_events(state: EngineState, routine: bool = True) -> list[LogEntry]:
     """
     shown: list[LogEntry] = []
     run: list[Event] = []
-    for entry in state.events:
-        if not routine and isinstance(entry, Event) and entry.kind in ROUTINE:
-            continue
+    for entry in state.events if routine else state.events.notable():
         if isinstance(entry, Event) and entry.kind == "evict":
             if run and not _alike(run[-1], entry):
                 shown.append(_sum(run))

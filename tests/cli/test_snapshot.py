@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kvtop.errors import UserError
-from kvtop.protocol import EngineIdentity, Gauges, Hello, Keyframe, ModelFacts, Status
+from kvtop.protocol import EngineIdentity, Event, Gauges, Hello, Keyframe, ModelFacts, Status
 from kvtop.snapshot import block_runs, default_stem, dumps, save, snapshot_document
 from kvtop.state import EngineState
 from tests.cli.fakes import SECRET, fake_hello, fake_iteration, fake_keyframe
@@ -112,6 +112,16 @@ def test_an_engine_that_knows_only_gauges() -> None:
     assert document["active_sequences"] == 3
     assert document["waiting_sequences"] is None
     json.loads(dumps(document))
+
+
+def test_a_flood_of_routine_events_does_not_hide_what_matters() -> None:
+    kinds = ["policy"] + ["admit", "evict", "finish"] * 200
+    events = [Event(id=i, kind=kind, iteration=i, wall=float(i)) for i, kind in enumerate(kinds)]
+    keyframe = fake_keyframe().model_copy(update={"events": events})
+    found = document_of(fake_hello(), keyframe)["events"]
+    assert [event["id"] for event in found] == [0, *range(401, 601)]
+    assert (found[0]["kind"], found[0]["iteration"]) == ("policy", 0)
+    assert "cause" not in found[0]
 
 
 def test_no_nan_gets_out() -> None:

@@ -86,7 +86,7 @@ def test_a_hole_in_the_numbers_of_events_is_shown(state: EngineState) -> None:
     state.apply(keyframe(events=[event(3)]), 0.0)
     state.apply(frame(events=[event(7)]), 0.0)
     assert ids(state) == [3, "gap", 7]
-    assert state.events[1].text == "3 events were never received"  # type: ignore[union-attr]
+    assert list(state.events)[1].text == "3 events were never received"  # type: ignore[union-attr]
 
 
 def test_a_gap_brings_its_events_and_waits_for_a_keyframe(state: EngineState) -> None:

@@ -1,0 +1,43 @@
+"""The latest events, bounded so that what happens all the time cannot push out what does not."""
+
+import heapq
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from kvtop.protocol import ROUTINE_EVENTS, Event
+from kvtop.state.changes import LogEntry
+
+
+class EventLog:
+    """Entries in the order of their arrival. Routine events (admissions, finishes, evictions) and notable ones, the
+    viewer's own marks among them, are bounded apart: the latest ``limit`` of each are kept."""
+
+    def __init__(self, limit: int) -> None:
+        self._arrived = 0
+        self._routine: deque[tuple[int, LogEntry]] = deque(maxlen=limit)
+        self._notable: deque[tuple[int, LogEntry]] = deque(maxlen=limit)
+
+    def append(self, entry: LogEntry) -> None:
+        self._arrived += 1
+        routine = isinstance(entry, Event) and entry.kind in ROUTINE_EVENTS
+        (self._routine if routine else self._notable).append((self._arrived, entry))
+
+    def extend(self, entries: Iterable[LogEntry]) -> None:
+        for entry in entries:
+            self.append(entry)
+
+    def notable(self) -> list[LogEntry]:
+        """Without the routine ones."""
+        return [entry for _, entry in self._notable]
+
+    def __iter__(self) -> Iterator[LogEntry]:
+        return (entry for _, entry in heapq.merge(self._routine, self._notable, key=lambda pair: pair[0]))
+
+    def __len__(self) -> int:
+        return len(self._routine) + len(self._notable)
+
+    def copy(self) -> "EventLog":
+        """Another log with the same entries."""
+        twin = EventLog(self._routine.maxlen or 0)
+        twin._arrived, twin._routine, twin._notable = self._arrived, self._routine.copy(), self._notable.copy()
+        return twin
