@@ -24,8 +24,8 @@ class Engines:
         self._running: list[subprocess.Popen[bytes]] = []
 
     def start(self, name: str, *options: str) -> subprocess.Popen[bytes]:
-        """An engine with a workload, ready."""
-        arguments = ["engine", "--model", "random", "--workload", "mix", "--name", name, *options]
+        """An engine with a workload, ready. Its workload is slow enough for its events to stay in sight."""
+        arguments = ["engine", "--model", "random", "--workload", "mix", "--rate", "2", "--name", name, *options]
         log = self.place / f"{name}.test-log"
         with log.open("wb") as stream:
             process = subprocess.Popen(

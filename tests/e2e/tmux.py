@@ -2,7 +2,9 @@
 
 import os
 import re
+import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,8 +14,9 @@ class Tmux:
     """One session on a private tmux server (its own socket, no configuration)."""
 
     def __init__(self, environment: Mapping[str, str], size: tuple[int, int], folder: Path) -> None:
-        self._server = f"kvtop-test-{os.getpid()}-{id(self):x}"
-        self._environment = dict(environment)
+        self._server = f"kvtop-test-{os.getpid()}"
+        self._place = tempfile.mkdtemp(prefix="kvtmux")
+        self._environment = {**environment, "TMUX_TMPDIR": self._place}
         self.size = size
         self.folder = folder
 
@@ -82,6 +85,7 @@ class Tmux:
 
     def kill(self) -> None:
         self._tmux("kill-server", check=False)
+        shutil.rmtree(self._place, ignore_errors=True)
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, complaint: Callable[[], str] | str) -> None:
