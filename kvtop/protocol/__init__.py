@@ -38,6 +38,7 @@ from kvtop.protocol.frames import (
     Queue,
     RequestChange,
     Status,
+    TierLevel,
     TierTraffic,
     Verdict,
 )
@@ -98,6 +99,7 @@ __all__ = [
     "Resume",
     "SetPolicy",
     "Status",
+    "TierLevel",
     "TierTraffic",
     "Verdict",
     "check_version",

@@ -38,6 +38,7 @@ from kvtop.protocol.frames import (
     Queue,
     RequestChange,
     Status,
+    TierLevel,
     TierTraffic,
     Verdict,
 )
@@ -69,6 +70,7 @@ FRAME_PARTS: Models = (
     Gauges,
     Counters,
     TierTraffic,
+    TierLevel,
 )
 TUPLES = {
     "BlockRun": ("[start, count, state, owner, refs, fill, tier, group]", 8),

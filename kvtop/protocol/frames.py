@@ -34,7 +34,14 @@ class RequestChange(Message):
     num: int = Field(ge=0, description="small number, unique in this run of the engine")
     id: str | None = Field(default=None, max_length=256, description="the request's own name")
     label: str | None = Field(default=None, max_length=64, description="workload class or tenant")
-    state: str | None = Field(default=None, description="waiting, prefill, decode, preempted, finished")
+    state: str | None = Field(
+        default=None,
+        description="waiting, prefill, decode, finished; preempted: waits again, its KV given up; swapped: waits, its KV "
+        "kept in the tier named; loading: KV is being copied to the device for it, it runs when that is done",
+    )
+    tier: str | None = Field(
+        default=None, max_length=32, description="tier that holds its KV: device, or another where it is swapped out"
+    )
     priority: int | None = Field(default=None, description="smaller is more urgent")
     arrival: float | None = Field(default=None, description="Unix seconds")
     prompt_tokens: int | None = Field(default=None, ge=0, description="tokens in the prompt")
@@ -46,6 +53,13 @@ class RequestChange(Message):
     output_tokens: int | None = Field(default=None, ge=0, description="tokens sampled so far")
     blocks: int | None = Field(default=None, ge=0, description="blocks in its table")
     reserved_blocks: int | None = Field(default=None, ge=0, description="blocks promised beyond those in its table")
+    pinned_blocks: int | None = Field(default=None, ge=0, description="of its blocks, those that are pinned")
+    group: int | None = Field(
+        default=None,
+        ge=0,
+        description="num of the first of the samples drawn from one prompt; the same for all of them",
+    )
+    siblings: int | None = Field(default=None, ge=0, description="samples in that group, itself included")
     table_at: int | None = Field(
         default=None, ge=0, description="cut the block table to this length, then append table"
     )
@@ -54,7 +68,9 @@ class RequestChange(Message):
     )
     phase_since: float | None = Field(default=None, description="monotonic seconds at which the present state began")
     queue_s: float | None = Field(
-        default=None, ge=0, description="seconds waiting, before the first admission and after preemptions"
+        default=None,
+        ge=0,
+        description="seconds waiting, before the first admission and after preemptions; swapped and loading included",
     )
     prefill_s: float | None = Field(default=None, ge=0, description="seconds in prefill")
     decode_s: float | None = Field(default=None, ge=0, description="seconds in decode")
@@ -78,7 +94,11 @@ ROUTINE_EVENTS = frozenset({"admit", "finish", "evict"})
 class Event(Message):
     """Something that happened, once, with its cause. Ids rise by one within a run; none is ever skipped silently.
 
-    Kinds: ``admit finish preempt abort evict policy command pause resume prefix_reset ledger notice``.
+    Kinds: ``admit finish preempt abort evict policy command pause resume prefix_reset ledger notice``;
+    of tiers ``swap_out`` (KV of a request copied to a lower tier), ``swap_in`` (and back), ``load_failed`` (a copy came
+    back wrong or not at all; what it held is computed again), ``tier_drop`` (a full tier gave up content, or refused it);
+    of blocks ``copy`` (a shared block was copied before a write), ``compact`` (blocks were moved together), ``pin``
+    (blocks were pinned or unpinned); ``watchdog`` (no progress with work waiting, and its end).
     A viewer shows an unknown kind by its ``detail``.
     """
 
@@ -95,15 +115,21 @@ class Event(Message):
     need_blocks: int | None = Field(default=None, description="blocks the causing request lacked")
     free_blocks: int | None = Field(default=None, description="blocks available before")
     blocks: int | None = Field(
-        default=None, description="preempt, abort, finish: blocks released; evict: blocks evicted; admit: blocks taken"
+        default=None,
+        description="preempt, abort, finish: blocks released; evict: blocks evicted; admit: blocks taken; "
+        "swap_out, swap_in, copy, compact: blocks copied; load_failed, tier_drop: blocks lost; pin: blocks (un)pinned",
     )
     tokens: int | None = Field(
         default=None,
-        description="preempt: computed tokens given up; admit: tokens from the prefix cache; finish: output tokens",
+        description="preempt: computed tokens given up; admit: tokens from the prefix cache; finish: output tokens; "
+        "swap_out, swap_in: tokens kept; load_failed: tokens to compute again",
     )
     seconds: float | None = Field(
-        default=None, description="admit: time queued; finish: arrival to end; preempt: compute time given up"
+        default=None,
+        description="admit: time queued; finish: arrival to end; preempt: compute time given up; swap_in: time swapped "
+        "out; watchdog: time without progress",
     )
+    tier: str | None = Field(default=None, max_length=32, description="lower tier it concerns: host, disk")
     axis: str | None = Field(default=None, max_length=64, description="policy: which axis changed")
     old: PolicyValue | None = Field(default=None, description="policy: value before")
     new: PolicyValue | None = Field(default=None, description="policy: value after")
@@ -142,6 +168,7 @@ class Durations(Message):
     sample: float = Field(default=0.0, ge=0, description="choosing tokens")
     transfer_wait: float = Field(default=0.0, ge=0, description="waiting for copies between tiers")
     publish: float = Field(default=0.0, ge=0, description="building the previous frame")
+    ledger: float = Field(default=0.0, ge=0, description="checking the books, in iterations that did")
 
 
 class Batch(Message):
@@ -164,6 +191,13 @@ class Gauges(Message):
     kv_blocks_shared: int | None = Field(default=None, description="in more than one block table")
     kv_blocks_reserved: int | None = Field(
         default=None, description="promised to running requests, not yet taken; part of free + cached"
+    )
+    kv_blocks_pinned: int | None = Field(
+        default=None, description="kept by command: content stays though no table holds it; not evictable"
+    )
+    kv_blocks_transfer: int | None = Field(
+        default=None,
+        description="being copied to or from another tier, or within this one; not readable yet, or not free yet",
     )
     kv_bytes_used: int | None = Field(default=None, description="bytes of active and shared blocks")
     kv_tokens: int | None = Field(default=None, description="tokens held for live requests (shared ones once)")
@@ -206,6 +240,49 @@ class TierTraffic(Message):
     stalls: int = Field(default=0, ge=0, description="times the batch had to wait for one")
 
 
+class TierLevel(Message):
+    """One tier of KV memory (and KV group): what it holds, and totals of what went through it since the start.
+
+    *In* is towards this tier, *out* is away from it. The device tier's own blocks are in the gauges too.
+    """
+
+    tier: str = Field(max_length=32, description="device, host, disk; as in the hello's pools")
+    group: int = Field(default=0, ge=0, description="KV group")
+    blocks_total: int | None = Field(default=None, ge=0, description="blocks it has room for")
+    blocks_free: int | None = Field(default=None, ge=0, description="of these, without content")
+    blocks_cached: int | None = Field(default=None, ge=0, description="holding prefix-cache content; evictable")
+    blocks_held: int | None = Field(default=None, ge=0, description="holding KV of swapped requests; not evictable")
+    blocks_transfer: int | None = Field(
+        default=None, ge=0, description="being copied in or out now; not readable yet, or not free yet"
+    )
+    bytes_in: int | None = Field(default=None, ge=0, description="total of bytes copied into it")
+    bytes_out: int | None = Field(
+        default=None, ge=0, description="total of bytes copied out of it, to be used elsewhere"
+    )
+    ms_per_block_in: float | None = Field(
+        default=None, ge=0, description="milliseconds to copy one block in, mean of the latest copies"
+    )
+    ms_per_block_out: float | None = Field(
+        default=None, ge=0, description="milliseconds to copy one block out, mean of the latest copies"
+    )
+    hit_tokens: int | None = Field(
+        default=None, ge=0, description="total of prompt tokens served from it, at first admissions"
+    )
+    miss_tokens: int | None = Field(
+        default=None, ge=0, description="total of prompt tokens looked up in it and not found"
+    )
+    stalls: int | None = Field(default=None, ge=0, description="total of waits of the batch for a copy of this tier")
+    stall_ms: float | None = Field(default=None, ge=0, description="total of milliseconds of these waits")
+    drops: int | None = Field(
+        default=None, ge=0, description="total of blocks given up or refused because the tier was full"
+    )
+    failures: int | None = Field(
+        default=None,
+        ge=0,
+        description="total of copies that failed or came back wrong; their content is computed again",
+    )
+
+
 class Queue(Message):
     """The waiting queue in the order in which it will be tried; only its first part where it is long."""
 
@@ -245,6 +322,7 @@ class IterationFrame(Message):
     verdict: Verdict | None = Field(default=None, description="absent: nothing is held back")
     events: list[Event] = Field(default_factory=list, description="what happened, each event once")
     traffic: list[TierTraffic] = Field(default_factory=list, description="copies between tiers")
+    tiers: list[TierLevel] = Field(default_factory=list, description="all tiers, when one changed; empty: unchanged")
     gauges: Gauges | None = Field(default=None, description="levels that changed")
     counters: Counters | None = Field(default=None, description="totals that changed")
 
@@ -271,6 +349,7 @@ class Keyframe(Message):
     events: list[Event] = Field(default_factory=list, description="the latest, repeated; ids tell which are known")
     gauges: Gauges = Field(default_factory=Gauges, description="all levels; absent ones are not exposed")
     counters: Counters = Field(default_factory=Counters, description="all totals; absent ones are not exposed")
+    tiers: list[TierLevel] = Field(default_factory=list, description="all tiers; empty: not exposed")
     recent_batches: list[int] = Field(
         default_factory=list, description="requests in the batch of each of the last iterations, oldest first"
     )

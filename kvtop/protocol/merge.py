@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvtop.protocol.base import Message
-from kvtop.protocol.frames import Counters, Durations, Gauges, IterationFrame, RequestChange
+from kvtop.protocol.frames import Counters, Durations, Gauges, IterationFrame, RequestChange, TierLevel
 
 # Copies of these cost a tenth of what building the messages costs.
 _NO_CHANGE = RequestChange(num=0)
@@ -45,6 +45,7 @@ def merge_frames(frames: Sequence[IterationFrame]) -> IterationFrame:
     gauges: dict[str, Any] = {}
     counters: dict[str, Any] = {}
     policy = status = queue = policy_id = None
+    tiers: list[TierLevel] = []
     for frame in frames:
         blocks += frame.blocks
         hashes += frame.hashes
@@ -62,6 +63,7 @@ def merge_frames(frames: Sequence[IterationFrame]) -> IterationFrame:
         policy_id = frame.policy_id if frame.policy_id is not None else policy_id
         status = frame.status or status
         queue = frame.queue or queue
+        tiers = frame.tiers or tiers
         if frame.gauges is not None:
             gauges |= _set_fields(frame.gauges)
         if frame.counters is not None:
@@ -92,6 +94,7 @@ def merge_frames(frames: Sequence[IterationFrame]) -> IterationFrame:
             "forgotten": forgotten,
             "events": events,
             "traffic": traffic,
+            "tiers": tiers,
             "gauges": _NO_GAUGES.model_copy(update=gauges) if gauges else None,
             "counters": _NO_COUNTERS.model_copy(update=counters) if counters else None,
         }

@@ -19,6 +19,7 @@ class Fold:
     policy: dict[str, Any] = field(default_factory=dict)
     verdict: Any = None
     queue: Any = None
+    tiers: list[Any] = field(default_factory=list)
     events: list[int] = field(default_factory=list)
     events_lost: int = 0
     prefill_tokens: int = 0
@@ -54,6 +55,7 @@ class Fold:
             self.requests.pop(num, None)
         self.policy = self.policy if frame.policy is None else frame.policy
         self.queue = frame.queue or self.queue
+        self.tiers = frame.tiers or self.tiers
         self.verdict = frame.verdict
         self.prefill_tokens += frame.batch.prefill_tokens if frame.batch else 0
 
@@ -61,7 +63,7 @@ class Fold:
         self.seq = key.seq
         self.blocks, self.hashes, self.requests, self.gauges, self.counters = {}, {}, {}, {}, {}
         self._change(key.blocks or [], key.hashes, key.requests or [], key.gauges, key.counters)
-        self.policy, self.queue, self.verdict = key.policy, key.queue, key.verdict
+        self.policy, self.queue, self.verdict, self.tiers = key.policy, key.queue, key.verdict, key.tiers
 
     def _change(self, blocks: Any, hashes: Any, requests: list[RequestChange], gauges: Any, counters: Any) -> None:
         for start, count, *rest in blocks:
@@ -94,5 +96,6 @@ class Fold:
                 "verdict": self.verdict,
                 "gauges": self.gauges,
                 "counters": self.counters,
+                "tiers": self.tiers,
             }
         )

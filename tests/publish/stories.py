@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from kvtop.protocol import Batch, Counters, Gauges, IterationFrame, Queue, RequestChange, Verdict
+from kvtop.protocol import Batch, Counters, Gauges, IterationFrame, Queue, RequestChange, TierLevel, Verdict
 from tests.publish.fold import Fold
 from tests.publish.kit import event
 
@@ -47,6 +47,7 @@ class Story:
             events=events,
             gauges=draw(st.none() | st.builds(Gauges, running=st.none() | SMALL, waiting=st.none() | SMALL)),
             counters=draw(st.none() | st.builds(Counters, iterations=st.just(seq), finished=st.none() | SMALL)),
+            tiers=draw(st.lists(st.builds(TierLevel, tier=st.just("host"), blocks_free=SMALL), max_size=2)),
         )
         self.truth.apply(made)
         return made
