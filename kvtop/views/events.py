@@ -1,6 +1,6 @@
 """Each event as a sentence that names who, why and at what cost."""
 
-from kvtop.protocol import Event
+from kvtop.protocol import ROUTINE_EVENTS, Event
 from kvtop.state import EngineState, LogEntry, Marker
 from kvtop.views.exposure import message_rows, not_exposed
 from kvtop.views.fit import blank, line
@@ -187,6 +187,15 @@ def shown_events(state: EngineState, routine: bool = True) -> list[LogEntry]:
     return [*shown, _sum(run)] if run else shown
 
 
+def _notable_first(state: EngineState, height: int) -> list[LogEntry]:
+    """All that is notable; the rows of ``height`` that it does not need show what is usual. In the order of the log."""
+    entries = shown_events(state)
+    usual = [i for i, e in enumerate(entries) if isinstance(e, Event) and e.kind in ROUTINE_EVENTS]
+    spare = height - (len(entries) - len(usual))
+    left_out = set(usual[: len(usual) - spare] if spare > 0 else usual)
+    return [entry for i, entry in enumerate(entries) if i not in left_out]
+
+
 def _sum(run: list[Event]) -> Event:
     """Evictions in a row as the last of them, with the blocks of all."""
     if len(run) == 1:
@@ -216,11 +225,10 @@ def event_rows(
     routine: bool = True,
 ) -> list[Row]:
     """The newest at the bottom; ``offset`` scrolls back by that many."""
-    entries = shown_events(state, routine)
+    entries = shown_events(state, routine) if routine else _notable_first(state, height)
     if not entries:
         known = state.has("events") or state.hello is None
-        nothing = "no events yet" if routine else "nothing but admissions, finishes and evictions so far"
-        return message_rows(nothing if known else not_exposed(state, "events"), width, height, glyphs)
+        return message_rows("no events yet" if known else not_exposed(state, "events"), width, height, glyphs)
     end = max(min(height, len(entries)), len(entries) - max(0, offset))
     rows = [_row(entry, width) for entry in entries[max(0, end - height) : end]]
     return glyphs.rows(rows + [blank(width)] * (height - len(rows)))

@@ -33,15 +33,15 @@ def verdict_sentence(state: EngineState) -> str:
         "max_running": f"{who} waits: {_limit(verdict, 'requests run', 'as many requests run as may')}{rule}",
         "token_budget": f"{who} waits: the token budget of this iteration is used up{_of(verdict, 'tokens')}{rule}",
         "batch_running": f"{who} waits: the running batch must finish first{rule}",
-        "after_preemption": f"{who} waits: requests were just preempted, so nobody is admitted in this iteration{rule}",
+        "after_preemption": f"{who} waits: memory ran short and a request was preempted in this iteration, so none is admitted{rule}",
         "paused": f"{who} waits: scheduling is paused{rule}",
         "draining": f"{who} waits: draining until what runs fits the new policy{rule}",
     }
     sentence = known.get(verdict.code)
     if sentence is None:
         return f"{who} waits: {detail or clean(verdict.code, 64)}{rule}"
-    # Where the numbers are given they say it all; a detail would only repeat them.
-    return f"{sentence}; {detail}" if detail and verdict.need_blocks is None and verdict.limit is None else sentence
+    # Of these alone the detail says more than the code and the numbers: what it still waits for, who paused it.
+    return f"{sentence}; {detail}" if detail and verdict.code in ("draining", "paused") else sentence
 
 
 def _nothing_held(state: EngineState) -> str:

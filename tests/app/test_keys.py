@@ -243,8 +243,9 @@ async def _kinds(b: Bench, key: str) -> None:
     if not log.shows_all:
         await b.press(key)
     assert any(routine in b.text("events") for routine in (" admit ", " finish ", " evict "))
+    assert "all (v)" in b.text("events")
     await b.press(key)
-    assert not any(routine in b.text("events") for routine in (" admit ", " finish ", " evict "))
+    assert "preempt" in b.text("events")
     assert "notable (v)" in b.text("events")
 
 

@@ -104,8 +104,15 @@ def test_without_routine_only_what_is_notable_is_left() -> None:
     state = scene(events=[event(kind).model_copy(update={"id": i}) for i, kind in enumerate(kinds)])
     left = [entry.kind for entry in shown_events(state, routine=False) if not isinstance(entry, Marker)]
     assert left == ["preempt", "policy", "abort", "ledger"]
-    quiet = scene(events=[event("admit")])
-    assert "nothing but admissions" in check_rows(event_rows(quiet, 80, 2, routine=False), 80, 2)
+
+
+def test_rows_that_nothing_notable_needs_show_what_is_usual() -> None:
+    kinds = ("admit", "preempt", "admit", "finish", "admit")
+    state = scene(events=[event(kind, tokens=i).model_copy(update={"id": i}) for i, kind in enumerate(kinds)])
+    shown = check_rows(event_rows(state, 80, 3, routine=False), 80, 3).split("\n")
+    assert [row[9:].split()[0] for row in shown] == ["preempt", "finish", "admit"]
+    shown = check_rows(event_rows(state, 80, 1, routine=False), 80, 1).split("\n")
+    assert [row[9:].split()[0] for row in shown] == ["preempt"]
 
 
 def test_frames_missed_stand_in_the_log_whatever_is_shown() -> None:

@@ -60,7 +60,11 @@ def test_golden_at_200_on_one_line() -> None:
             "B-0042 waits: needs 9 blocks, 1 available",
         ),
         ("batch_running", {}, "B-0042 waits: the running batch must finish first"),
-        ("after_preemption", {}, "B-0042 waits: requests were just preempted, so nobody is admitted in this iteration"),
+        (
+            "after_preemption",
+            {},
+            "B-0042 waits: memory ran short and a request was preempted in this iteration, so none is admitted",
+        ),
         ("paused", {"detail": "by uid 1000"}, "B-0042 waits: scheduling is paused; by uid 1000"),
         ("draining", {}, "B-0042 waits: draining until what runs fits the new policy"),
         ("solar_flare", {"detail": "the sun is [bold]up"}, "B-0042 waits: the sun is [bold]up"),
