@@ -26,8 +26,20 @@ class BatchItem:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockCopy:
+    """The KV of the first ``tokens`` slots of block ``source`` goes to ``target``, before anything else of the batch.
+
+    What ``target`` held is lost. Copies of one batch happen in their order: a target may be the source of a later one.
+    """
+
+    source: int
+    target: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class StepOutput:
-    """One token id for each item with ``samples``, in the batch's order; times in milliseconds."""
+    """One token id for each item with ``samples``, in the batch's order; times in milliseconds, block copies in the forward pass's."""
 
     tokens: list[int]
     forward_ms: float = 0.0
@@ -37,4 +49,4 @@ class StepOutput:
 class Runner(Protocol):
     """Runs one batch. The real one holds a model and a KV cache; tests and the simulator bring their own."""
 
-    def run(self, items: Sequence[BatchItem]) -> StepOutput: ...
+    def run(self, items: Sequence[BatchItem], copies: Sequence[BlockCopy] = ()) -> StepOutput: ...

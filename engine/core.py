@@ -45,13 +45,13 @@ class Engine:
         began = self.clock()
         plan = self.scheduler.schedule(began)
         planned = self.clock()
-        if not (plan.items or plan.preempted or plan.rejected or plan.notices):
+        if not (plan.items or plan.copies or plan.preempted or plan.rejected or plan.notices):
             return None
         self.iteration += 1
         tokens: list[int] = []
         forward_ms = sample_ms = 0.0
-        if plan.items:
-            output = self.runner.run(plan.items)
+        if plan.items or plan.copies:
+            output = self.runner.run(plan.items, plan.copies)
             tokens, forward_ms, sample_ms = output.tokens, output.forward_ms, output.sample_ms
         ended = self.clock()
         finished = self.scheduler.commit(plan, tokens, ended)

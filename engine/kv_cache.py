@@ -1,5 +1,7 @@
 """The memory that block tables point into: per layer, keys and values of every block in the pool."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -53,6 +55,26 @@ class KVCache:
     def dtype_name(self) -> str:
         """``float32``, ``bfloat16``, …"""
         return str(self.dtype).removeprefix("torch.")
+
+    def copy_blocks(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copy whole blocks, ``(source, target)``, in the order given: a target may be the source of a later pair.
+
+        All layers at once; needs room for the copied blocks for the time it takes. Raises ValueError, before anything
+        is written, for a block outside the pool.
+        """
+        if not pairs:
+            return
+        # What each target holds in the end, named by the block that held it at the start: so one gather, which reads
+        # everything before anything is written, does the work of copies one after another.
+        origins: dict[int, int] = {}
+        for source, target in pairs:
+            if not (0 <= source < self.blocks and 0 <= target < self.blocks):
+                raise ValueError(f"copy of block {source} to {target}: the pool has blocks 0 to {self.blocks - 1}")
+            origins[target] = origins.get(source, source)
+        device = self._memory.device
+        targets = torch.tensor(list(origins), device=device)
+        sources = torch.tensor(list(origins.values()), device=device)
+        self._memory.index_copy_(2, targets, self._memory.index_select(2, sources))
 
     def layer(self, number: int) -> tuple[Tensor, Tensor]:
         """Keys and values of one layer, views to be read and written in place."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from engine.batch import BatchItem
+from engine.batch import BatchItem, BlockCopy
 from engine.policy import PolicySet
 from engine.request import Request
 
@@ -60,6 +60,8 @@ class Plan:
 
     items: tuple[BatchItem, ...]
     token_budget: int
+    copies: tuple[BlockCopy, ...] = ()
+    """Done in their order before ``items`` are run."""
     admitted: list[Admission] = field(default_factory=list)
     preempted: list[Preemption] = field(default_factory=list)
     rejected: list[tuple[Request, str]] = field(default_factory=list)

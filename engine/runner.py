@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from engine.attention.base import AttentionBackend, lay_out
-from engine.batch import BatchItem, StepOutput
+from engine.batch import BatchItem, BlockCopy, StepOutput
 from engine.kv_cache import KVCache
 from engine.model import Decoder
 from engine.sampler import Draw, Sampler
@@ -25,19 +25,21 @@ class ModelRunner:
         self.attention = attention
         self.sampler = Sampler(seed)
 
-    def run(self, items: Sequence[BatchItem]) -> StepOutput:
-        """Write the KV of every item and sample where asked.
+    def run(self, items: Sequence[BatchItem], copies: Sequence[BlockCopy] = ()) -> StepOutput:
+        """Copy the blocks, then write the KV of every item and sample where asked.
 
-        Raises ValueError for an item outside its block table, its known tokens or the model's context, before anything
-        is written; `engine.sampler.SamplerError` when the logits are not finite.
+        Raises ValueError for an item outside its block table, its known tokens or the model's context, and for a copy
+        outside the pool, before anything is written; `engine.sampler.SamplerError` when the logits are not finite.
         """
-        if not items:
-            return StepOutput([])
         began = time.perf_counter()
         self._check(items)
+        if not items:
+            self.cache.copy_blocks([(copy.source, copy.target) for copy in copies])
+            return StepOutput([], (time.perf_counter() - began) * 1e3)
         device = self.decoder.device
         layout = lay_out(items, self.cache.block_size, device)
         tokens = np.concatenate([self._tokens(items[i]) for i in layout.order])
+        self.cache.copy_blocks([(copy.source, copy.target) for copy in copies])
         logits = self.decoder.forward(torch.from_numpy(tokens).to(device), layout, self.cache, self.attention)
         if device.type == "cuda":
             torch.cuda.synchronize(device)

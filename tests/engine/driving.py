@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from engine.batch import BatchItem, StepOutput
+from engine.batch import BatchItem, BlockCopy, StepOutput
 from engine.plan import Plan
 from engine.policy import PolicySet
 from engine.pool import BlockPool
@@ -32,7 +32,9 @@ class FakeRunner:
         self._memory = [[0] * pool.block_size for _ in range(pool.total)]
         self._seed = seed
 
-    def run(self, items: Sequence[BatchItem]) -> StepOutput:
+    def run(self, items: Sequence[BatchItem], copies: Sequence[BlockCopy] = ()) -> StepOutput:
+        for copy in copies:
+            self._memory[copy.target][: copy.tokens] = self._memory[copy.source][: copy.tokens]
         histories = {item.request.num: self._history(item.request) for item in items}
         for item in items:
             for position in range(item.start, item.start + item.count):
@@ -78,7 +80,7 @@ class Drive:
         plan = self.scheduler.schedule(self.now)
         assert self.scheduler.ledger_violations() == []
         self.now += 0.5
-        self.finished = self.scheduler.commit(plan, self.runner.run(plan.items).tokens, self.now)
+        self.finished = self.scheduler.commit(plan, self.runner.run(plan.items, plan.copies).tokens, self.now)
         assert self.scheduler.ledger_violations() == []
         self.now += 0.5
         return plan

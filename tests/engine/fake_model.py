@@ -3,7 +3,7 @@
 import random
 from collections.abc import Sequence
 
-from engine.batch import BatchItem, StepOutput
+from engine.batch import BatchItem, BlockCopy, StepOutput
 from engine.core import Engine
 from engine.policy import PolicySet
 from engine.pool import BlockPool
@@ -19,7 +19,7 @@ class FakeRunner:
     def __init__(self, seed: int = 0) -> None:
         self._random = random.Random(seed)
 
-    def run(self, items: Sequence[BatchItem]) -> StepOutput:
+    def run(self, items: Sequence[BatchItem], copies: Sequence[BlockCopy] = ()) -> StepOutput:
         return StepOutput([self._random.randrange(1000) for item in items if item.samples], forward_ms=1.0)
 
 

@@ -112,7 +112,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.scheduler.requests)
     def step_with_an_abort_before_the_commit(self, which: int) -> None:
         plan = self.scheduler.schedule(self.now)
-        tokens = self.runner.run(plan.items).tokens
+        tokens = self.runner.run(plan.items, plan.copies).tokens
         if self.scheduler.requests:
             self.abort(which)
         self.scheduler.commit(plan, tokens, self.now)
@@ -205,7 +205,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert plan.items or plan.rejected, "a step with work to do did nothing"
         produced = scheduler.totals.decode_tokens + scheduler.totals.finished
         self.now += 1.0
-        finished = scheduler.commit(plan, self.runner.run(plan.items).tokens, self.now)
+        finished = scheduler.commit(plan, self.runner.run(plan.items, plan.copies).tokens, self.now)
         assert scheduler.ledger_violations() == []
         self.mirror.check()
         for request in finished:

@@ -107,6 +107,6 @@ class Serving:
             plan = self.scheduler.schedule(float(self.iteration))
             self.preemptions += len(plan.preempted)
             self.largest_batch = max(self.largest_batch, len(plan.items))
-            self.scheduler.commit(plan, self.runner.run(plan.items).tokens, float(self.iteration))
+            self.scheduler.commit(plan, self.runner.run(plan.items, plan.copies).tokens, float(self.iteration))
             self.iteration += 1
         raise AssertionError(f"not done after {limit} iterations")

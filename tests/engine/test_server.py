@@ -36,9 +36,9 @@ from tests.engine.fake_model import FakeRunner, make_engine
 class SlowRunner(FakeRunner):
     """Takes 2 ms a batch, so that tests can look at a running engine."""
 
-    def run(self, items):  # type: ignore[no-untyped-def]
+    def run(self, items, copies=()):  # type: ignore[no-untyped-def]
         time.sleep(0.002)
-        return super().run(items)
+        return super().run(items, copies)
 
 
 def _arrivals() -> Iterator[Arrival]:
