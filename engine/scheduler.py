@@ -307,7 +307,7 @@ class Scheduler:
     def _stops_all(self, head: Request, draft: _Draft) -> HeadVerdict | None:
         """The verdict when this iteration admits nobody, whatever the head needs."""
         if self.paused:
-            return HeadVerdict(head, "paused", "scheduling is paused; resume to go on")
+            return HeadVerdict(head, "paused", "resume to go on")
         if self.draining:
             target = CAPACITIES[self.policies.capacity]
             return draining(head, never_fits(head, self.pool, target), self.transition_text(), self.policies, self.pool)
