@@ -47,7 +47,7 @@ def _identity(state: EngineState, now: float, width: int, held: float | None) ->
     if hello.attention:
         parts.append(part(10, f"{clean(hello.attention, 24)} attention", clean(hello.attention, 16), ""))
     if hello.model.weight_dtype:
-        parts.append(part(8, f"weights {clean(hello.model.weight_dtype, 16)}", ""))
+        parts.append(part(8, f"weights {clean(hello.model.weight_dtype, 32)}", ""))
     if hello.geometry.cache_dtype:
         parts.append(part(7, f"KV {clean(hello.geometry.cache_dtype, 16)}", ""))
     return fit(parts, width, right)
