@@ -28,6 +28,7 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m kvtop.protocol.document --check
+	$(BIN)/python -m kvtop.manual --check
 
 test: setup model check
 	$(BIN)/pytest -m "not slow"
@@ -37,6 +38,7 @@ slow: setup model
 
 docs: setup
 	$(BIN)/python -m kvtop.protocol.document
+	$(BIN)/python -m kvtop.manual
 
 screenshots: setup
 	$(BIN)/python -m tests.screenshots
