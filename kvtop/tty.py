@@ -82,12 +82,15 @@ def signals_raise() -> Iterator[None]:
 
 def _running_loop() -> "asyncio.AbstractEventLoop | None":
     """The event loop that this thread is in."""
-    import asyncio
-
+    # Nothing is imported in a signal handler: it may have struck in the middle of that very import.
+    running = getattr(sys.modules.get("asyncio.events"), "get_running_loop", None)
+    if running is None:
+        return None
     try:
-        return asyncio.get_running_loop()
+        loop: asyncio.AbstractEventLoop = running()
     except RuntimeError:
         return None
+    return loop
 
 
 def _raise(number: int) -> None:

@@ -13,6 +13,10 @@ ANSWER_WITHIN = 30.0
 """Seconds an engine may take to send its first keyframe; between two iterations of a large model it is silent."""
 
 
+CATCH_UP = 0.5
+"""Seconds after the first keyframe, which may be some seconds old, for the frames that followed it to arrive."""
+
+
 def heard(state: EngineState) -> bool:
     """Whether a keyframe has come."""
     return state.hello is not None and state.mono is not None
@@ -56,15 +60,18 @@ def watch(
 
 
 def glance(sources: Sequence[Source], within: float) -> list[EngineState]:
-    """The first keyframe of each source, all awaited at once; see `heard`."""
+    """How the engine of each source is now, all awaited at once; one that did not answer in time is not `heard`."""
     feeds = [Feed(source) for source in sources]
     for source in sources:
         source.start()
     try:
         until = time.monotonic() + within
-        while (now := time.monotonic()) < until and not all(heard(feed.live) for feed in feeds):
+        complete = False
+        while (now := time.monotonic()) < until:
             for feed in feeds:
                 feed.drain(now)
+            if not complete and all(heard(feed.live) for feed in feeds):
+                complete, until = True, now + CATCH_UP
             time.sleep(_TICK)
     finally:
         for source in sources:

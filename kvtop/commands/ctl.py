@@ -26,7 +26,7 @@ from kvtop.sources.discover import Found
 from kvtop.sources.socket import SocketSource
 from kvtop.table import printable, table
 from kvtop.target import control_of, find_engine
-from kvtop.watch import watch
+from kvtop.watch import CATCH_UP, watch
 
 SCHEMA_POLICIES = "kvtop.policies/1"
 SCHEMA_REPLY = "kvtop.reply/1"
@@ -115,7 +115,7 @@ def _request(text: str) -> int | str:
 
 
 def _policies(found: Found, options: argparse.Namespace) -> int:
-    state = watch(SocketSource(found.path), 0.0, answer_within=options.timeout)
+    state = watch(SocketSource(found.path), CATCH_UP, answer_within=options.timeout)
     axes = [] if state.hello is None else state.hello.axes
     if options.json:
         facts = [axis.model_dump() | {"current": state.policy.get(axis.name)} for axis in axes]

@@ -24,7 +24,8 @@ def run(options: argparse.Namespace) -> int:
     """0 when every engine that has a socket answers (or there is none), else 1."""
     engines = all_engines()
     alive = [found for found in engines if found.alive]
-    states = dict(zip([f.name for f in alive], glance([SocketSource(f.path) for f in alive], WITHIN), strict=True))
+    seen = glance([SocketSource(found.path) for found in alive], WITHIN) if alive else []
+    states = {found.name: state for found, state in zip(alive, seen, strict=True)}
     facts = [_facts(found, states.get(found.name)) for found in engines]
     if options.json:
         print(json.dumps({"schema": SCHEMA, "engines": facts}, indent=1, allow_nan=False))

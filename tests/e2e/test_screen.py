@@ -165,8 +165,10 @@ def test_switching_a_policy_in_the_dialog(terminal: Terminal, engines: Engines) 
     tmux.wait_for(r"> Apply <")
     assert engines_policy(engines, "dialog") == "max_utilization", "changed before it was confirmed"
     tmux.keys("Enter")
-    tmux.wait_for(r"iteration \d+")
-    assert engines_policy(engines, "dialog") == "guaranteed_no_evict"
+    tmux.wait_for(r"took effect at iteration \d+")
+    wait_until(
+        lambda: engines_policy(engines, "dialog") == "guaranteed_no_evict", 60, "the screen said so, the engine did not"
+    )
     document = json.loads(engines.kvtop("snapshot", "-e", "dialog", "-").stdout)
     (event,) = [event for event in document["events"] if event["kind"] == "policy"]
     assert (event["axis"], event["old"], event["new"]) == ("capacity", "max_utilization", "guaranteed_no_evict")
