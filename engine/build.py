@@ -132,6 +132,7 @@ def build(
         arrivals=None if workload is None else workload.arrivals(),
         queue_limit=MIX_QUEUE,
         ledger_every=config.ledger_every,
+        watchdog=config.watchdog,
     )
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from engine.watchdog import Limits
 from kvtop.protocol import PolicyValue
 
 
@@ -22,6 +23,8 @@ class EngineConfig:
     expose_text: bool = False
     ledger_every: int = 64
     """Iterations between two ledger checks while serving; 0 never checks."""
+    watchdog: Limits = field(default_factory=Limits)
+    """When the watchdog tells that work waits and nothing comes of it."""
 
     def __post_init__(self) -> None:
         if self.block_size not in (0, 1, 2, 4, 8, 16, 32, 64, 128, 256):

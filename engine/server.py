@@ -9,6 +9,7 @@ from engine.control import Control
 from engine.core import Engine
 from engine.request import Request, SamplingParams
 from engine.telemetry import Telemetry
+from engine.watchdog import Limits, Watchdog, facts_of
 from engine.workload import Arrival
 from kvtop.publish import Publisher
 
@@ -28,6 +29,7 @@ class Server:
         arrivals: Iterator[Arrival] | None = None,
         queue_limit: int = 64,
         ledger_every: int = 64,
+        watchdog: Limits | None = None,
     ) -> None:
         self.engine = engine
         self.telemetry = telemetry
@@ -38,6 +40,7 @@ class Server:
         self._queue_limit = queue_limit
         self._ledger_every = ledger_every
         self._checked = 0
+        self._watchdog = Watchdog(watchdog or Limits())
         self._numbers = itertools.count()
         self._began = engine.clock()
         self._held_back = 0.0
@@ -90,6 +93,7 @@ class Server:
         self._feed()
         step = self.engine.step()
         self._check_ledger()
+        self._watch()
         if step is not None or telemetry.has_news:
             publisher.publish(telemetry.frame(step))
         if publisher.keyframe_due() or self.control.keyframe_wanted:
@@ -126,4 +130,11 @@ class Server:
         iteration = self.engine.iteration
         if self._ledger_every and iteration - self._checked >= self._ledger_every:
             self._checked = iteration
-            self.telemetry.ledger(self.engine.scheduler.ledger_violations())
+            began = time.perf_counter()
+            violations = self.engine.scheduler.ledger_violations()
+            self.telemetry.ledger(violations, ms=1000.0 * (time.perf_counter() - began))
+
+    def _watch(self) -> None:
+        for notice in self._watchdog.look(facts_of(self.engine, self.engine.clock())):
+            self.telemetry.watchdog(notice)
+        self.telemetry.alarm = self._watchdog.alarm

@@ -9,6 +9,7 @@ from typing import Any
 from engine.core import Engine, Step
 from engine.plan import Admission, HeadVerdict, Preemption
 from engine.request import FinishReason, Request, RequestState
+from engine.watchdog import Alarm, Notice
 from kvtop.protocol import (
     ROUTINE_EVENTS,
     Batch,
@@ -76,6 +77,9 @@ class Telemetry:
         """Milliseconds it took to build the latest frame."""
         self.ledger_checks = 0
         self.ledger_violations = 0
+        self._ledger_ms = 0.0
+        self.alarm: Alarm | None = None
+        """What the watchdog finds standing still now."""
 
     # What happened, as the server learns of it.
 
@@ -113,6 +117,8 @@ class Telemetry:
             tokens=preemption.tokens_lost,
             seconds=preemption.seconds_lost,
         )
+        if victim.state is RequestState.FINISHED:
+            self.finished(victim)
 
     def finished(self, request: Request, detail: str | None = None) -> None:
         self.touch(request)
@@ -128,12 +134,24 @@ class Telemetry:
             detail=detail or request.finish_detail,
         )
 
-    def ledger(self, violations: list[str]) -> None:
-        """The result of one ledger check."""
+    def ledger(self, violations: list[str], ms: float = 0.0) -> None:
+        """The result of one ledger check, which took ``ms`` milliseconds; they go out with the next frame."""
         self.ledger_checks += 1
+        self._ledger_ms += ms
         self.ledger_violations += len(violations)
         for violation in violations[:8]:
             self.event("ledger", severity="error", detail=violation[:1000])
+
+    def watchdog(self, notice: Notice) -> None:
+        """Something stands still, or does no more."""
+        alarm = notice.alarm
+        self.event(
+            "watchdog",
+            severity="info" if notice.over else alarm.severity,
+            cause=str(alarm.trouble),
+            seconds=notice.seconds,
+            detail=(f"over: {alarm.text}" if notice.over else alarm.text)[:1000],
+        )
 
     @property
     def has_news(self) -> bool:
@@ -147,13 +165,18 @@ class Telemetry:
         engine, scheduler, pool = self._engine, self._engine.scheduler, self._engine.scheduler.pool
         now = engine.clock() if step is None else step.ended
         batch = None
-        durations = Durations(publish=self.frame_ms)
+        durations = Durations(publish=self.frame_ms, ledger=self._ledger_ms)
         if step is not None:
             self._absorb(step)
             batch = _batch(step)
             durations = Durations(
-                schedule=step.schedule_ms, forward=step.forward_ms, sample=step.sample_ms, publish=self.frame_ms
+                schedule=step.schedule_ms,
+                forward=step.forward_ms,
+                sample=step.sample_ms,
+                publish=self.frame_ms,
+                ledger=self._ledger_ms,
             )
+        self._ledger_ms = 0.0
         changes = [change for request in self._touched.values() if (change := self._change(request)) is not None]
         self._touched.clear()
         runs, hashes = pool.take_changes()
@@ -309,12 +332,14 @@ class Telemetry:
         return Queue.model_construct(order=[r.num for r in itertools.islice(waiting, QUEUE_SHOWN)], total=len(waiting))
 
     def _status(self) -> Status:
-        scheduler = self._engine.scheduler
+        scheduler, alarm = self._engine.scheduler, self.alarm
+        state, detail = "running" if scheduler.running or len(scheduler.waiting) else "idle", None
         if scheduler.paused:
-            return Status(state="paused")
-        if (transition := scheduler.transition_text()) is not None:
-            return Status(state="draining", detail=transition)
-        return Status(state="running" if scheduler.running or len(scheduler.waiting) else "idle")
+            state = "paused"
+        elif (detail := scheduler.transition_text()) is not None:
+            state = "draining"
+        warning, since = (None, None) if alarm is None else (alarm.text[:500], alarm.since)
+        return Status(state=state, detail=detail, warning=warning, warning_since=since)
 
     def _gauges(self) -> Gauges:
         scheduler = self._engine.scheduler

@@ -296,6 +296,10 @@ class Status(Message):
     state: str = Field(description="running, idle, paused, draining")
     since: float | None = Field(default=None, description="monotonic seconds")
     detail: str | None = Field(default=None, max_length=500, description="more, in a sentence")
+    warning: str | None = Field(
+        default=None, max_length=500, description="that work waits and nothing comes of it, and why, in a sentence"
+    )
+    warning_since: float | None = Field(default=None, description="monotonic seconds at which that began")
 
 
 class IterationFrame(Message):
