@@ -1,0 +1,51 @@
+"""The device's blocks as a store: what the mover copies from and to while the model runs on other blocks."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+class DeviceStore:
+    """Blocks of a KV cache, each as one row of bytes: its share of every part, one after the other.
+
+    ``parts``: tensors ``[layers, 2, blocks, …]`` (`KVCache.parts`). On the CPU the copies are plain ones. On CUDA they
+    run on a stream of their own and are waited for in the mover's thread: every forward pass is waited for before a
+    block is offered for copying, so no order with the model's own stream is needed beyond that.
+    """
+
+    name = "device"
+
+    def __init__(self, parts: Sequence[Tensor]) -> None:
+        self._parts = [_bytes_of(part) for part in parts]
+        self._sizes = [part[:, :, 0].numel() for part in self._parts]
+        self._device = parts[0].device
+        self.slots = parts[0].shape[2]
+        self.block_bytes = sum(self._sizes)
+        self._stream = torch.cuda.Stream(self._device) if self._device.type == "cuda" else None  # type: ignore[no-untyped-call]
+
+    def read(self, slot: int, generation: int = 0) -> Tensor:
+        with torch.cuda.stream(self._stream):
+            shares = [part[:, :, slot].reshape(-1) for part in self._parts]
+            data = torch.cat(shares).to("cpu", non_blocking=True)
+        if self._stream is not None:
+            self._stream.synchronize()
+        return data
+
+    def write(self, slot: int, generation: int, data: Tensor) -> None:
+        with torch.cuda.stream(self._stream):
+            arrived, start = data.to(self._device, non_blocking=True), 0
+            for part, size in zip(self._parts, self._sizes, strict=True):
+                target = part[:, :, slot]
+                target.copy_(arrived[start : start + size].view(target.shape))
+                start += size
+        if self._stream is not None:
+            self._stream.synchronize()
+
+    def close(self) -> None:
+        pass
+
+
+def _bytes_of(part: Tensor) -> Tensor:
+    """The same memory as bytes ``[layers, 2, blocks, bytes of a block]``: a block's share of one layer is contiguous."""
+    return part.view(torch.uint8).flatten(3)

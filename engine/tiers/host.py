@@ -1,0 +1,37 @@
+"""The host tier: one preallocated tensor in ordinary memory, pinned where CUDA is there to use it."""
+
+import torch
+from torch import Tensor
+
+from engine.tiers.store import StoreError
+
+
+class HostStore:
+    """``slots`` rows of ``block_bytes`` bytes: a block as it lies on the device, all layers, keys and values."""
+
+    name = "host"
+
+    def __init__(self, slots: int, block_bytes: int) -> None:
+        """Raises `StoreError` when the machine has not so much memory."""
+        self.slots = slots
+        self.block_bytes = block_bytes
+        try:
+            self._rows = torch.zeros((slots, block_bytes), dtype=torch.uint8, pin_memory=torch.cuda.is_available())
+        except RuntimeError:
+            size = slots * block_bytes / 2**30
+            raise StoreError(
+                f"a host tier of {slots} blocks needs {size:.1f} GiB of memory, which is not there"
+            ) from None
+        self._generations = [-1] * slots
+
+    def read(self, slot: int, generation: int) -> Tensor:
+        if self._generations[slot] != generation:
+            raise StoreError(f"host slot {slot} holds content {self._generations[slot]}, not {generation}")
+        return self._rows[slot]
+
+    def write(self, slot: int, generation: int, data: Tensor) -> None:
+        self._rows[slot].copy_(data)
+        self._generations[slot] = generation
+
+    def close(self) -> None:
+        pass
