@@ -69,7 +69,8 @@ class Control:
             telemetry.event(
                 "command", request=request.num, request_id=request.id, detail=f"preempt {request.id}", **who
             )
-            return f"{request.id} preempted; it is queued again", []
+            fate = "it is queued again" if request.num in scheduler.requests else "it ended"
+            return f"{request.id} preempted; {fate}", []
         if isinstance(command, Pause):
             if scheduler.paused:
                 return "already paused", []

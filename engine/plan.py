@@ -37,6 +37,8 @@ class Preemption:
     """Blocks that left its table, shared ones included."""
     seconds_lost: float
     """Since its latest admission."""
+    protection: str = ""
+    """Whom the bound on preemptions spared, or that it could not spare anybody; empty where it changed nothing."""
 
 
 @dataclass(frozen=True, slots=True)

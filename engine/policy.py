@@ -7,6 +7,8 @@ from typing import Any
 
 from engine.policies.capacity import CAPACITIES
 from engine.policies.order import ORDERS
+from engine.policies.preempt_action import PREEMPT_ACTIONS
+from engine.policies.requeue import REQUEUES
 from engine.policies.victim import VICTIMS
 from kvtop.protocol import PolicyAxis, PolicyValue
 
@@ -33,6 +35,35 @@ AXES: dict[str, PolicyAxis] = {
             kind="choice",
             help="Which running request is preempted when one must be.",
             choices={name: victim.help for name, victim in VICTIMS.items()},
+        ),
+        PolicyAxis(
+            name="preempt_action",
+            kind="choice",
+            help="What becomes of a preempted request.",
+            choices={name: action.help for name, action in PREEMPT_ACTIONS.items()},
+        ),
+        PolicyAxis(
+            name="requeue",
+            kind="choice",
+            help="Where a preempted request stands among those the queue's order treats alike.",
+            choices={name: requeue.help for name, requeue in REQUEUES.items()},
+        ),
+        PolicyAxis(
+            name="resume_gate",
+            kind="float",
+            help="Share of the pool in use above which a preempted request is not admitted again while something runs. "
+            "1: whenever it fits.",
+            minimum=0.0,
+            maximum=1.0,
+            unit="of the pool",
+        ),
+        PolicyAxis(
+            name="preempt_bound",
+            kind="int",
+            help="A request preempted so often is protected: no victim while any other runs. 0: nobody is protected.",
+            minimum=0,
+            maximum=1000000,
+            unit="preemptions",
         ),
         PolicyAxis(
             name="prefix_cache",
@@ -138,6 +169,10 @@ class PolicySet:
     capacity: str = "max_utilization"
     order: str = "fcfs"
     victim: str = "latest"
+    preempt_action: str = "recompute"
+    requeue: str = "front"
+    resume_gate: float = 1.0
+    preempt_bound: int = 0
     prefix_cache: bool = True
     max_running: int = 16
     token_budget: int = 512

@@ -19,21 +19,23 @@ Decisions where the sources differ or leave it open:
   go on computing is never found by others.
 """
 
-from dataclasses import dataclass, field
-
 from engine import ledger
 from engine.admission import check_servable, never_fits, weigh
-from engine.batch import BatchItem
+from engine.draft import Draft
 from engine.plan import Admission, HeadVerdict, Plan, PolicyChange, Preemption
 from engine.policies.capacity import CAPACITIES, CapacityRule
 from engine.policies.order import ORDERS
-from engine.policies.victim import VICTIMS
+from engine.policies.requeue import REQUEUES
 from engine.policy import PolicySet
 from engine.pool import BlockPool
+from engine.preemption import pick_victim, preempt
 from engine.progress import append_token, count_recomputed, write_kv
+from engine.promises import Promises, overcommitment
 from engine.request import FinishReason, Request, RequestState
-from engine.transition import overcommitment, plan_change
+from engine.totals import Totals
+from engine.transition import plan_change
 from engine.verdict import (
+    above_resume_gate,
     after_preemption,
     batch_running,
     draining,
@@ -48,37 +50,11 @@ from kvtop.protocol import PolicyValue
 RUNNING_STATES = (RequestState.PREFILL, RequestState.DECODE)
 
 
-@dataclass(slots=True)
-class Totals:
-    """Since the start. Meanings as in the protocol's Counters; evictions are counted by the pool."""
-
-    admissions: int = 0
-    preemptions: int = 0
-    finished: int = 0
-    aborted: int = 0
-    prefix_query_tokens: int = 0
-    prefix_hit_tokens: int = 0
-    recomputed_tokens: int = 0
-    prefill_tokens: int = 0
-    decode_tokens: int = 0
-
-
-@dataclass(slots=True)
-class _Draft:
-    """A plan in the making. ``items`` by request num, in the order of the batch."""
-
-    budget: int
-    items: dict[int, BatchItem] = field(default_factory=dict)
-    admitted: list[Admission] = field(default_factory=list)
-    preempted: list[Preemption] = field(default_factory=list)
-    rejected: list[tuple[Request, str]] = field(default_factory=list)
-
-
 class Scheduler:
     """Owns the requests and, through them, the blocks of one pool. Not thread-safe.
 
     ``requests``: all live ones by num; each is either in ``waiting`` (head first) or in ``running`` (in the order of
-    their start). ``reserved_blocks``: blocks promised to running requests beyond those they hold. ``rule``: the
+    their start). ``promised``: blocks kept for running requests beyond those they hold. ``rule``: the
     capacity rule in force, which differs from the policies' while a transition drains. ``verdict``: why the head of
     the queue was held back in the latest iteration.
     """
@@ -91,9 +67,9 @@ class Scheduler:
         self.max_model_len = max_model_len
         self.requests: dict[int, Request] = {}
         self.running: list[Request] = []
-        self.waiting = WaitingQueue(ORDERS[policies.order])
+        self.waiting = WaitingQueue(ORDERS[policies.order], REQUEUES[policies.requeue])
         self.totals = Totals()
-        self.reserved_blocks = 0
+        self.promised = Promises(pool)
         self.rule: CapacityRule = CAPACITIES[policies.capacity]
         self.paused = False
         self.verdict: HeadVerdict | None = None
@@ -117,14 +93,14 @@ class Scheduler:
     def abort(self, request: Request, now: float) -> None:
         """End a live request now; its hashed blocks stay cached. Raises ValueError if it is not live."""
         self._must_be_live(request)
-        self._end(request, FinishReason.ABORT, now)
+        self.end(request, FinishReason.ABORT, now)
 
     def preempt(self, request: Request, now: float, cause: str) -> Preemption:
         """Make a running request wait again, on somebody's word. Raises ValueError if it does not run."""
         self._must_be_live(request)
         if request.state not in RUNNING_STATES:
             raise ValueError(f"request {request.id} is {request.state}; only a running one can be preempted")
-        return self._preempt(request, now, cause)
+        return preempt(self, request, now, cause)
 
     # One iteration
 
@@ -135,7 +111,7 @@ class Scheduler:
         """
         notices = self._settle()
         evictions = self.pool.evictions
-        draft = _Draft(self.policies.token_budget)
+        draft = Draft(self.policies.token_budget)
         if not self.paused:
             self._grow_running(draft, now)
         self.verdict = self._admit_waiting(draft, now)
@@ -175,7 +151,7 @@ class Scheduler:
                 continue
             self.totals.decode_tokens += 1
             if (reason := append_token(request, token, self.max_model_len, now)) is not None:
-                self._end(request, reason, now)
+                self.end(request, reason, now)
                 finished.append(request)
         return finished
 
@@ -189,9 +165,9 @@ class Scheduler:
         """
         change = plan_change(self, changes, transition)
         old, self.policies = self.policies, change.new
-        if old.order != change.new.order:
-            self.waiting.reorder(ORDERS[change.new.order])
-        preempted = [self._preempt(victim, now, cause) for victim, cause in change.victims]
+        if (old.order, old.requeue) != (change.new.order, change.new.requeue):
+            self.waiting.reorder(ORDERS[change.new.order], REQUEUES[change.new.requeue])
+        preempted = [preempt(self, victim, now, cause) for victim, cause in change.victims]
         if not change.drains:
             self._adopt(CAPACITIES[change.new.capacity])
         return PolicyChange(old, change.new, change.effects, preempted)
@@ -199,6 +175,11 @@ class Scheduler:
     def preview(self, changes: dict[str, PolicyValue], transition: str) -> list[str]:
         """The sentences `set_policies` would return as effects; nothing changes. Raises ValueError as it does."""
         return plan_change(self, changes, transition).effects
+
+    @property
+    def reserved_blocks(self) -> int:
+        """Blocks promised to running requests beyond those they hold."""
+        return self.promised.blocks
 
     @property
     def draining(self) -> bool:
@@ -232,7 +213,7 @@ class Scheduler:
 
     # Running requests
 
-    def _grow_running(self, draft: _Draft, now: float) -> None:
+    def _grow_running(self, draft: Draft, now: float) -> None:
         for request in list(self.running):
             if draft.budget == 0:
                 break
@@ -242,52 +223,44 @@ class Scheduler:
             if self._make_room(request, request.computed + count, draft, now):
                 self._assign(request, count, draft, now)
 
-    def _make_room(self, request: Request, tokens: int, draft: _Draft, now: float) -> bool:
+    def _make_room(self, request: Request, tokens: int, draft: Draft, now: float) -> bool:
         """Preempt until ``request`` can hold ``tokens`` tokens; False when it is out itself."""
         if self.pool.blocks_for(tokens) > self.pool.total:
             why = f"{request.id} filled the whole pool of {self.pool.total} blocks; its output ends here"
-            self._end(request, FinishReason.LENGTH, now, why)
+            self.end(request, FinishReason.LENGTH, now, why)
             draft.rejected.append((request, why))
             return False
         need = self.pool.blocks_for(tokens) - len(request.block_table)
         while need > self.pool.available:
             if self.rule.reserves:
                 raise RuntimeError(f"{request.id} was promised blocks that are not there; see ledger_violations()")
-            victim = VICTIMS[self.policies.victim].choose(self.running)
-            whom = "itself" if victim is request else victim.id
-            cause = (
-                f"{request.id} needs {counted(need, 'block', more=True)}, {self.pool.available} left; "
-                f"{self.policies.rule('victim')} chose {whom}"
+            pick = pick_victim(self.running, self.policies, request)
+            cause = f"{request.id} needs {counted(need, 'block', more=True)}, {self.pool.available} left; {pick.reason}"
+            draft.preempted.append(
+                preempt(self, pick.victim, now, cause, by=request, need=need, protection=pick.protection)
             )
-            draft.preempted.append(self._preempt(victim, now, cause, by=request, need=need))
-            planned = draft.items.pop(victim.num, None)
-            if planned is not None:
-                draft.budget += planned.count
-            if victim is request:
+            draft.take_back(pick.victim)
+            if pick.victim is request:
                 return False
         return True
 
-    def _assign(self, request: Request, count: int, draft: _Draft, now: float) -> None:
+    def _assign(self, request: Request, count: int, draft: Draft, now: float) -> None:
         """Plan the next ``count`` tokens of ``request`` and take the blocks for them; they are there."""
-        end = request.computed + count
-        for _ in range(self.pool.blocks_for(end) - len(request.block_table)):
+        for _ in range(self.pool.blocks_for(request.computed + count) - len(request.block_table)):
             request.block_table.append(self.pool.take(request.num, now))
-            if request.reserved_blocks:
-                request.reserved_blocks -= 1
-                self.reserved_blocks -= 1
-        draft.items[request.num] = BatchItem(request, request.computed, count, end == len(request.token_ids))
-        draft.budget -= count
+            self.promised.keep(request)
+        draft.assign(request, count)
 
     # Waiting requests
 
-    def _admit_waiting(self, draft: _Draft, now: float) -> HeadVerdict | None:
+    def _admit_waiting(self, draft: Draft, now: float) -> HeadVerdict | None:
         """Start requests in queue order up to the first that must wait; the verdict on that one."""
         batch_runs = self.rule.one_batch and bool(self.running)
         while (head := self.waiting.head) is not None:
             if (verdict := self._stops_all(head, draft)) is not None:
                 return verdict
             if (why := never_fits(head, self.pool, self.rule)) is not None:
-                self._end(head, FinishReason.ERROR, now, why)
+                self.end(head, FinishReason.ERROR, now, why)
                 draft.rejected.append((head, why))
                 continue
             if batch_runs:
@@ -296,6 +269,8 @@ class Scheduler:
                 return too_many_running(head, len(self.running), self.policies)
             if draft.budget == 0 and not self.rule.one_batch:
                 return no_tokens_left(head, self.policies)
+            if self.running and (verdict := above_resume_gate(head, self.policies, self.pool)) is not None:
+                return verdict
             offer = weigh(
                 head, self.pool, self.rule, self.policies, reserved=self.reserved_blocks, alone=not self.running
             )
@@ -304,7 +279,7 @@ class Scheduler:
             self._start(head, offer.hits, draft, now)
         return None
 
-    def _stops_all(self, head: Request, draft: _Draft) -> HeadVerdict | None:
+    def _stops_all(self, head: Request, draft: Draft) -> HeadVerdict | None:
         """The verdict when this iteration admits nobody, whatever the head needs."""
         if self.paused:
             return HeadVerdict(head, "paused", "resume to go on")
@@ -312,10 +287,10 @@ class Scheduler:
             target = CAPACITIES[self.policies.capacity]
             return draining(head, never_fits(head, self.pool, target), self.transition_text(), self.policies, self.pool)
         if draft.preempted:
-            return after_preemption(head, len(draft.preempted), self.policies, self.pool)
+            return after_preemption(head, draft.preempted, self.policies, self.pool)
         return None
 
-    def _start(self, request: Request, hits: list[int], draft: _Draft, now: float) -> None:
+    def _start(self, request: Request, hits: list[int], draft: Draft, now: float) -> None:
         """Admit ``request``: it shares its prefix hits, is promised what the rule promises, and gets tokens."""
         pool, first = self.pool, request.admissions == 0
         self.waiting.remove(request)
@@ -333,40 +308,26 @@ class Scheduler:
             self.totals.prefix_query_tokens += request.prompt_tokens
             self.totals.prefix_hit_tokens += request.cached
         if self.rule.reserves:
-            self._reserve(request)
+            self.promised.make(request)
         count = min(request.remaining, draft.budget)
         if count:
             self._assign(request, count, draft, now)
         draft.admitted.append(Admission(request, request.cached, len(request.block_table), waited, first))
 
-    # Leaving
+    # Leaving; also for preempt actions
 
-    def _preempt(
-        self, victim: Request, now: float, cause: str, by: Request | None = None, need: int | None = None
-    ) -> Preemption:
-        record = Preemption(
-            victim=victim,
-            by=by,
-            cause=cause,
-            need_blocks=need,
-            free_blocks=self.pool.available,
-            tokens_lost=victim.computed,
-            blocks_released=len(victim.block_table),
-            seconds_lost=0.0 if victim.started is None else max(0.0, now - victim.started),
-        )
-        self._release(victim, now)
-        victim.computed = 0
-        victim.preemptions += 1
-        victim.enter(RequestState.PREEMPTED, now)
-        self.running.remove(victim)
-        self.waiting.add(victim)
-        self.totals.preemptions += 1
-        return record
+    def requeue(self, request: Request, now: float) -> None:
+        """A running request that holds nothing any more waits again."""
+        request.computed = 0
+        request.enter(RequestState.PREEMPTED, now)
+        self.running.remove(request)
+        self.waiting.add(request)
 
-    def _end(self, request: Request, reason: FinishReason, now: float, detail: str | None = None) -> None:
+    def end(self, request: Request, reason: FinishReason, now: float, detail: str | None = None) -> None:
+        """A live request is finished, wherever it is; it gives up what it holds."""
         if request.state in RUNNING_STATES:
             self.running.remove(request)
-            self._release(request, now)
+            self.release(request, now)
         else:
             self.waiting.remove(request)
         request.finish_reason, request.finish_detail = reason, detail
@@ -379,12 +340,13 @@ class Scheduler:
         if self.verdict is not None and self.verdict.request is request:
             self.verdict = None
 
-    def _release(self, request: Request, now: float) -> None:
+    def release(self, request: Request, now: float) -> None:
+        """A running request gives up its blocks, and what was promised to it."""
         # Tail first: of a cached prefix, the end is evicted before the beginning that others may share.
         for block in reversed(request.block_table):
             self.pool.release(block, request.num, now)
         request.block_table = []
-        self._unreserve(request)
+        self.promised.drop(request)
 
     def _must_be_live(self, request: Request) -> None:
         if self.requests.get(request.num) is not request:
@@ -403,15 +365,6 @@ class Scheduler:
         self.rule = rule
         for request in self.running:
             if rule.reserves:
-                self._reserve(request)
+                self.promised.make(request)
             else:
-                self._unreserve(request)
-
-    def _reserve(self, request: Request) -> None:
-        self._unreserve(request)
-        request.reserved_blocks = self.pool.blocks_for(request.kv_limit) - len(request.block_table)
-        self.reserved_blocks += request.reserved_blocks
-
-    def _unreserve(self, request: Request) -> None:
-        self.reserved_blocks -= request.reserved_blocks
-        request.reserved_blocks = 0
+                self.promised.drop(request)

@@ -4,16 +4,19 @@
 what happens.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.admission import never_fits
 from engine.policies.capacity import CAPACITIES, CapacityRule
 from engine.policies.order import ORDERS
-from engine.policies.victim import VICTIMS
+from engine.policies.preempt_action import PREEMPT_ACTIONS
+from engine.policies.requeue import REQUEUES
 from engine.policy import PolicySet, spell
 from engine.pool import BlockPool
+from engine.preemption import pick_victim, protected
+from engine.promises import overcommitment, promises
 from engine.request import Request
 from engine.words import counted
 from kvtop.protocol import PolicyValue
@@ -34,16 +37,6 @@ class ChangePlan:
     effects: list[str] = field(default_factory=list)
     victims: list[tuple[Request, str]] = field(default_factory=list)
     drains: bool = False
-
-
-def promises(running: Iterable[Request], pool: BlockPool) -> int:
-    """Blocks that running requests may still need, beyond those they hold, to reach their maximum."""
-    return sum(pool.blocks_for(r.kv_limit) - len(r.block_table) for r in running)
-
-
-def overcommitment(running: Iterable[Request], pool: BlockPool) -> int:
-    """By how many blocks `promises` exceed what is available; at most 0 when they can be kept."""
-    return promises(running, pool) - pool.available
 
 
 def plan_change(scheduler: "Scheduler", changes: dict[str, PolicyValue], transition: str) -> ChangePlan:
@@ -86,7 +79,7 @@ class _Remaining:
 
 
 def _choose(plan: ChangePlan, stay: _Remaining, cause: str) -> Request:
-    victim = VICTIMS[plan.new.victim].choose(stay.running)
+    victim = pick_victim(stay.running, plan.new).victim
     stay.drop(victim)
     plan.victims.append((victim, cause))
     return victim
@@ -105,7 +98,7 @@ def _change_max_running(plan: ChangePlan, old: PolicySet, stay: _Remaining, tran
         return
     cause = f"policy change to {plan.new.rule('max_running')}: {runs} ran"
     victims = [_choose(plan, stay, cause) for _ in range(runs - limit)]
-    plan.effects.append(_preempted(victims, f"so that {limit} run"))
+    plan.effects.append(_preempted(plan, victims, f"so that {limit} run"))
 
 
 def _change_capacity(plan: ChangePlan, scheduler: "Scheduler", stay: _Remaining, transition: str) -> None:
@@ -127,7 +120,7 @@ def _change_capacity(plan: ChangePlan, scheduler: "Scheduler", stay: _Remaining,
         victims = []
         while stay.over > 0:
             victims.append(_choose(plan, stay, cause))
-        plan.effects.append(_preempted(victims, "so that the rest can reserve up to their maximum"))
+        plan.effects.append(_preempted(plan, victims, "so that the rest can reserve up to their maximum"))
     if not plan.drains and stay.running:
         reserved = promises(stay.running, stay.pool)
         verb = "is" if reserved == 1 else "are"
@@ -151,7 +144,8 @@ def _stops_reserving(plan: ChangePlan, scheduler: "Scheduler") -> list[str]:
 
 def _doomed(plan: ChangePlan, scheduler: "Scheduler", rule: CapacityRule) -> list[str]:
     """Who will be refused at its turn because its maximum exceeds the whole pool."""
-    queued = [*(victim for victim, _ in plan.victims), *scheduler.waiting]
+    again = [victim for victim, _ in plan.victims] if PREEMPT_ACTIONS[plan.new.preempt_action].requeues else []
+    queued = [*again, *scheduler.waiting]
     doomed = [request for request in queued if never_fits(request, scheduler.pool, rule) is not None]
     if not doomed:
         return []
@@ -166,15 +160,8 @@ def _describe_the_rest(plan: ChangePlan, scheduler: "Scheduler") -> None:
     old, new, pool = scheduler.policies, plan.new, scheduler.pool
     say = plan.effects.append
     if new.order != old.order:
-        head, then = scheduler.waiting.head, scheduler.waiting.head_under(ORDERS[new.order])
-        what = "nobody waits now"
-        if head is not None and then is not None:
-            what = f"{then.id} stays at its head" if head is then else f"{then.id} comes to its head before {head.id}"
-        say(f"The queue's order goes from {old.order} to {new.order}; {what}.")
-    if new.victim != old.victim:
-        left = [r for r in scheduler.running if all(r is not victim for victim, _ in plan.victims)]
-        first = f"it would be {VICTIMS[new.victim].choose(left).id} now" if left else "nothing runs now"
-        say(f"The next to be preempted is chosen by {new.victim}, no more by {old.victim}; {first}.")
+        say(f"The queue's order goes from {old.order} to {new.order}; {_next_head(plan, scheduler)}.")
+    plan.effects += _preemption_rules(plan, scheduler)
     if new.prefix_cache and not old.prefix_cache:
         say(f"New requests look up their prefix again; {counted(len(pool.index), 'block')} can be found at once.")
     if old.prefix_cache and not new.prefix_cache:
@@ -193,10 +180,57 @@ def _describe_the_rest(plan: ChangePlan, scheduler: "Scheduler") -> None:
         )
 
 
-def _preempted(victims: Sequence[Request], purpose: str) -> str:
+def _next_head(plan: ChangePlan, scheduler: "Scheduler") -> str:
+    """Who of those waiting now will be the head."""
+    head = scheduler.waiting.head
+    then = scheduler.waiting.head_under(ORDERS[plan.new.order], REQUEUES[plan.new.requeue])
+    if head is None or then is None:
+        return "nobody waits now"
+    return f"{then.id} stays at its head" if head is then else f"{then.id} comes to its head before {head.id}"
+
+
+def _preemption_rules(plan: ChangePlan, scheduler: "Scheduler") -> list[str]:
+    """What changes for those who are preempted from now on, and for those who were."""
+    old, new, pool = scheduler.policies, plan.new, scheduler.pool
+    left = [r for r in scheduler.running if all(r is not victim for victim, _ in plan.victims)]
+    effects = []
+    if new.victim != old.victim:
+        first = f"it would be {pick_victim(left, new).victim.id} now" if left else "nothing runs now"
+        effects.append(f"The next to be preempted is chosen by {new.victim}, no more by {old.victim}; {first}.")
+    if new.preempt_action != old.preempt_action:
+        effects.append(
+            f"A preempted request is from now on {PREEMPT_ACTIONS[new.preempt_action].fate} "
+            f"({new.preempt_action}), no more {PREEMPT_ACTIONS[old.preempt_action].fate} ({old.preempt_action})."
+        )
+    if new.requeue != old.requeue:
+        effects.append(
+            f"Preempted requests are queued {new.requeue}, no more {old.requeue}, those that wait now too; "
+            f"{_next_head(plan, scheduler)}."
+        )
+    if new.resume_gate != old.resume_gate:
+        used = pool.total - pool.available
+        effects.append(
+            "Preempted requests are admitted again whenever they fit."
+            if new.resume_gate >= 1.0
+            else f"Preempted requests are admitted again only while at most {int(new.resume_gate * pool.total)} of "
+            f"{counted(pool.total, 'block')} are in use, or nothing runs; {used} are in use now."
+        )
+    if new.preempt_bound != old.preempt_bound:
+        safe = protected(left, new)
+        effects.append(
+            "Nobody is protected from being preempted, however often it was."
+            if not new.preempt_bound
+            else f"A request preempted {counted(new.preempt_bound, 'time')} is no victim while any other runs; "
+            f"protected now: {_names(safe) if safe else 'nobody'}."
+        )
+    return effects
+
+
+def _preempted(plan: ChangePlan, victims: Sequence[Request], purpose: str) -> str:
     tokens = sum(victim.computed for victim in victims)
     verb = "is" if len(victims) == 1 else "are"
-    return f"{_names(victims)} {verb} preempted and queued again, {purpose}; {tokens} computed tokens are given up."
+    action = PREEMPT_ACTIONS[plan.new.preempt_action]
+    return f"{_names(victims)} {verb} preempted and {action.fate}, {purpose}; {tokens} {action.cost}."
 
 
 def _names(requests: Sequence[Request]) -> str:

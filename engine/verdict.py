@@ -1,10 +1,12 @@
 """Why the head of the queue waits: one function for each answer, with its numbers and a sentence."""
 
+from collections.abc import Sequence
+
 from engine.admission import Offer
-from engine.plan import HeadVerdict
-from engine.policy import PolicySet
+from engine.plan import HeadVerdict, Preemption
+from engine.policy import PolicySet, spell
 from engine.pool import BlockPool
-from engine.request import Request
+from engine.request import Request, RequestState
 from engine.words import counted
 
 
@@ -18,11 +20,15 @@ def draining(
     return HeadVerdict(head, "draining", transition or "draining", rule=rule)
 
 
-def after_preemption(head: Request, preempted: int, policies: PolicySet, pool: BlockPool) -> HeadVerdict:
+def after_preemption(
+    head: Request, preempted: Sequence[Preemption], policies: PolicySet, pool: BlockPool
+) -> HeadVerdict:
+    protection = preempted[-1].protection
     return HeadVerdict(
         head,
         "after_preemption",
-        f"{counted(preempted, 'request')} preempted in this iteration: memory is short, so none is admitted",
+        f"{counted(len(preempted), 'request')} preempted in this iteration: memory is short, so none is admitted"
+        + (f"; {protection}" if protection else ""),
         rule=policies.rule("capacity"),
         available_blocks=pool.available,
     )
@@ -44,6 +50,25 @@ def too_many_running(head: Request, running: int, policies: PolicySet) -> HeadVe
         f"{counted(running, 'request')} running, {policies.max_running} allowed",
         rule=policies.rule("max_running"),
         limit=policies.max_running,
+    )
+
+
+def above_resume_gate(head: Request, policies: PolicySet, pool: BlockPool) -> HeadVerdict | None:
+    """The verdict on a preempted request while more of the pool is in use than the gate allows; None when it may pass.
+
+    Asked only while something runs: with nothing running the gate is open.
+    """
+    used = pool.total - pool.available
+    if head.state is not RequestState.PREEMPTED or used <= policies.resume_gate * pool.total:
+        return None
+    return HeadVerdict(
+        head,
+        "resume_gate",
+        f"{head.id} was preempted and resumes when at most {spell(policies.resume_gate)} of the pool is in use; "
+        f"{used} of {counted(pool.total, 'block')} are",
+        rule=policies.rule("resume_gate"),
+        available_blocks=pool.available,
+        limit=int(policies.resume_gate * pool.total),
     )
 
 

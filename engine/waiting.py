@@ -4,14 +4,16 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator
 
 from engine.policies.order import QueueOrder
+from engine.policies.requeue import Requeue
 from engine.request import Request, RequestState
 
 
 class WaitingQueue:
-    """Sorted by the order policy's key, head first. Adding and removing cost a binary search and a move of pointers."""
+    """Sorted by the order policy's measure, then by the requeue policy's place, head first. Adding and removing cost a binary search and a move of pointers."""
 
-    def __init__(self, order: QueueOrder) -> None:
+    def __init__(self, order: QueueOrder, requeue: Requeue) -> None:
         self._order = order
+        self._requeue = requeue
         # Head last, so that taking the head moves nothing.
         self._reversed: list[Request] = []
         self.preempted = 0
@@ -43,19 +45,22 @@ class WaitingQueue:
         del self._reversed[place]
         self.preempted -= request.state is RequestState.PREEMPTED
 
-    def reorder(self, order: QueueOrder) -> None:
+    def reorder(self, order: QueueOrder, requeue: Requeue) -> None:
         """From now on in another order."""
-        self._order = order
+        self._order, self._requeue = order, requeue
         self._reversed.sort(key=self._key)
 
-    def head_under(self, order: QueueOrder) -> Request | None:
+    def head_under(self, order: QueueOrder, requeue: Requeue) -> Request | None:
         """Who would be the head in another order."""
-        return min(self._reversed, key=order.key, default=None)
+        return min(self._reversed, key=lambda request: _key(request, order, requeue), default=None)
 
-    def _key(self, request: Request) -> tuple[float, float, float]:
-        first, second, third = self._order.key(request)
-        return -first, -second, -third
+    def _key(self, request: Request) -> tuple[float, ...]:
+        return tuple(-part for part in _key(request, self._order, self._requeue))
 
     def _find(self, request: Request) -> int | None:
         place = bisect_left(self._reversed, self._key(request), key=self._key)
         return place if place < len(self._reversed) and self._reversed[place] is request else None
+
+
+def _key(request: Request, order: QueueOrder, requeue: Requeue) -> tuple[float, ...]:
+    return order.measure(request), *requeue.place(request), request.num

@@ -32,5 +32,15 @@ VICTIMS = {
             "The request that holds the most blocks; of equals, the one started last.",
             lambda request: len(request.block_table),
         ),
+        VictimChoice(
+            "fewest_outputs",
+            "The request that has produced the fewest output tokens; of equals, the one started last.",
+            lambda request: -request.output_tokens,
+        ),
+        VictimChoice(
+            "longest_remaining",
+            "The request that may still produce the most output tokens; of equals, the one started last.",
+            lambda request: request.max_tokens - request.output_tokens,
+        ),
     )
 }

@@ -141,7 +141,8 @@ class Event(Message):
 class Verdict(Message):
     """Why the head of the waiting queue was not admitted in this iteration.
 
-    Codes: ``needs_blocks never_fits max_running token_budget batch_running after_preemption paused draining``.
+    Codes: ``needs_blocks never_fits max_running token_budget batch_running after_preemption resume_gate paused
+    draining``.
     """
 
     request: int = Field(description="num of the queue's head")

@@ -12,6 +12,8 @@ from engine.batch import BatchItem
 from engine.plan import Plan
 from engine.policies.capacity import CAPACITIES
 from engine.policies.order import ORDERS
+from engine.policies.preempt_action import PREEMPT_ACTIONS
+from engine.policies.requeue import REQUEUES
 from engine.policies.victim import VICTIMS
 from engine.policy import PolicySet
 from engine.pool import BlockPool
@@ -26,6 +28,10 @@ VALUES: dict[str, st.SearchStrategy[bool | int | float | str]] = {
     "capacity": st.sampled_from(["max_utilization", *CAPACITIES]),
     "order": st.sampled_from(list(ORDERS)),
     "victim": st.sampled_from(list(VICTIMS)),
+    "preempt_action": st.sampled_from(["recompute", *PREEMPT_ACTIONS]),
+    "requeue": st.sampled_from(list(REQUEUES)),
+    "resume_gate": st.sampled_from([1.0, 0.8, 0.3, 0.0]),
+    "preempt_bound": st.sampled_from([0, 1, 2, 5]),
     "prefix_cache": st.booleans(),
     "max_running": st.integers(1, 8),
     "token_budget": st.sampled_from([64, 32, 16, 1]),
@@ -152,9 +158,14 @@ class SchedulerMachine(RuleBasedStateMachine):
     def preempt(self, which: int) -> None:
         victim = self._pick(which, self.scheduler.running)
         record = self.scheduler.preempt(victim, self.now, "test")
-        assert victim.state is RequestState.PREEMPTED
-        assert victim in self.scheduler.waiting
         assert record.victim is victim
+        if PREEMPT_ACTIONS[self.scheduler.policies.preempt_action].requeues:
+            assert victim.state is RequestState.PREEMPTED
+            assert victim in self.scheduler.waiting
+        else:
+            assert victim.state is RequestState.FINISHED
+            assert victim.num not in self.scheduler.requests
+            assert victim.finish_detail == "preempted under preempt_action=abort: test"
 
     @rule()
     def reset_prefix_cache(self) -> None:
@@ -192,12 +203,14 @@ class SchedulerMachine(RuleBasedStateMachine):
     def _step(self) -> None:
         scheduler, policies = self.scheduler, self.scheduler.policies
         queue, ran = list(scheduler.waiting), list(scheduler.running)
+        before = {request.num: request.preemptions for request in ran}
         plan = scheduler.schedule(self.now)
         assert scheduler.ledger_violations() == []
         self._check_admissions(plan, queue, ran)
         self._check_items(plan.items)
         if plan.preempted:
             assert not CAPACITIES[policies.capacity].reserves or scheduler.draining, "preempted against its guarantee"
+            self._check_victims(plan, before)
         if scheduler.paused:
             assert not plan.items
             assert not plan.preempted
@@ -231,6 +244,9 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert not scheduler.draining
         assert len(scheduler.running) <= scheduler.policies.max_running
         assert scheduler.policies.capacity != "static_batch" or not ran, "joined a static batch that runs"
+        if ran and not plan.admitted[0].first:
+            used = self._used_by(ran)
+            assert used <= scheduler.policies.resume_gate * self.pool.total, "resumed above the gate"
         ended = [request for request, _ in plan.rejected]
         admitted = [admission.request for admission in plan.admitted]
         tried = [request for request in queue if request in ended or request in admitted]
@@ -239,6 +255,17 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert never_fits(admission.request, self.pool, scheduler.rule) is None
             assert admission.cached < len(admission.request.token_ids)
 
+    def _check_victims(self, plan: Plan, before: dict[int, int]) -> None:
+        """A protected request is a victim only where all that ran were protected by then."""
+        bound = self.scheduler.policies.preempt_bound
+        gone: set[int] = {request.num for request, _ in plan.rejected}
+        for preemption in plan.preempted:
+            left = [count for num, count in before.items() if num not in gone]
+            gone.add(preemption.victim.num)
+            if bound and before[preemption.victim.num] >= bound:
+                assert min(left) >= bound, "a protected request was preempted while another could have been"
+                assert preemption.protection
+
     def _check_items(self, items: Sequence[BatchItem]) -> None:
         assert sum(item.count for item in items) <= self.scheduler.policies.token_budget
         for item in items:
@@ -246,6 +273,11 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert item.start == item.request.computed
             assert item.request.state in RUNNING_STATES
             assert item.samples == (item.start + item.count == len(item.request.token_ids))
+
+    def _used_by(self, requests: Sequence[Request]) -> int:
+        """Blocks these hold together, without those of the tokens being computed now."""
+        size = self.pool.block_size
+        return len({block for r in requests for block in r.block_table[: -(-r.computed // size)]})
 
     def _pick(self, which: int, requests: Sequence[Request]) -> Request:
         return requests[which % len(requests)]

@@ -116,7 +116,7 @@ def wrong_promise(d: Drive) -> None:
 
 
 def wrong_sum(d: Drive) -> None:
-    d.scheduler.reserved_blocks += 1
+    d.scheduler.promised.blocks += 1
 
 
 def wrong_sharers(d: Drive) -> None:

@@ -1,0 +1,30 @@
+"""A plan in the making."""
+
+from dataclasses import dataclass, field
+
+from engine.batch import BatchItem
+from engine.plan import Admission, Preemption
+from engine.request import Request
+
+
+@dataclass(slots=True)
+class Draft:
+    """``budget``: tokens still to be given out. ``items`` by request num, in the order of the batch."""
+
+    budget: int
+    items: dict[int, BatchItem] = field(default_factory=dict)
+    admitted: list[Admission] = field(default_factory=list)
+    preempted: list[Preemption] = field(default_factory=list)
+    rejected: list[tuple[Request, str]] = field(default_factory=list)
+
+    def assign(self, request: Request, count: int) -> None:
+        """The next ``count`` tokens of ``request`` are part of the batch."""
+        end = request.computed + count
+        self.items[request.num] = BatchItem(request, request.computed, count, end == len(request.token_ids))
+        self.budget -= count
+
+    def take_back(self, request: Request) -> None:
+        """What ``request`` was given in this plan goes to others."""
+        planned = self.items.pop(request.num, None)
+        if planned is not None:
+            self.budget += planned.count

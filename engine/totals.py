@@ -1,0 +1,18 @@
+"""What the scheduler has done since its start."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Totals:
+    """Meanings as in the protocol's Counters; evictions are counted by the pool."""
+
+    admissions: int = 0
+    preemptions: int = 0
+    finished: int = 0
+    aborted: int = 0
+    prefix_query_tokens: int = 0
+    prefix_hit_tokens: int = 0
+    recomputed_tokens: int = 0
+    prefill_tokens: int = 0
+    decode_tokens: int = 0
