@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from engine.config import EngineConfig
+from engine.config import KV_DTYPE_NAMES, EngineConfig
 
 PR_SET_PDEATHSIG = 1
 
@@ -73,6 +73,12 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--block-size", type=int, default=0, help="tokens a block holds (default: 8 for the mix, else 16)")
     p.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"])
     p.add_argument("--attention", default="auto", choices=["auto", "torch", "triton"])
+    p.add_argument(
+        "--kv-dtype",
+        default="auto",
+        choices=["auto", *KV_DTYPE_NAMES],
+        help="element type of the KV cache (default: the weights')",
+    )
     p.add_argument("--seed", type=int, default=0, help="of the workload and of random weights")
     p.add_argument("--workload", default="none", choices=["none", "mix"], help="mix: the demo's chat mix")
     p.add_argument(
@@ -111,6 +117,7 @@ def config_from(args: argparse.Namespace) -> EngineConfig:
         block_size=args.block_size,
         device=args.device,
         attention=args.attention,
+        kv_dtype=args.kv_dtype,
         seed=args.seed,
         workload=args.workload,
         rate=args.rate,

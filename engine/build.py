@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from engine.attention import AttentionError, attention_backend
+from engine.attention import TRITON_READS, AttentionError, attention_backend
 from engine.batch import BatchItem
 from engine.config import EngineConfig
 from engine.core import Engine
@@ -14,6 +14,7 @@ from engine.fetch import FetchError, Progress, ensure_model
 from engine.gguf import GgufError
 from engine.kv_cache import KVCache, KVCacheError
 from engine.load import SMOLLM2_SHAPE, LoadedModel, load_model, random_model
+from engine.paged_tensor import kv_dtype
 from engine.policy import PolicySet
 from engine.pool import BlockPool
 from engine.request import Request
@@ -72,7 +73,10 @@ def build(
     mix = config.workload == "mix"
     blocks = config.blocks or (MIX_BLOCKS if mix else DEFAULT_BLOCKS)
     block_size = config.block_size or (MIX_BLOCK_SIZE if mix else DEFAULT_BLOCK_SIZE)
-    backend = config.attention if config.attention != "auto" else ("triton" if device == "cuda" else "torch")
+    cache_dtype = kv_dtype(model.weight_dtype if config.kv_dtype == "auto" else config.kv_dtype)
+    backend = config.attention
+    if backend == "auto":
+        backend = "triton" if device == "cuda" and cache_dtype.name in TRITON_READS else "torch"
     try:
         cache = KVCache(
             layers=facts.layers,
@@ -80,10 +84,10 @@ def build(
             block_size=block_size,
             kv_heads=facts.kv_heads,
             head_size=facts.head_size,
-            dtype=model.decoder.dtype,
+            dtype=cache_dtype,
             device=device,
         )
-        attention = attention_backend(backend, device)
+        attention = attention_backend(backend, device, cache_dtype)
     except KVCacheError as error:
         raise BuildError(str(error), "give --blocks a smaller number") from None
     except AttentionError as error:
@@ -96,7 +100,7 @@ def build(
     telemetry = Telemetry(
         engine,
         bytes_per_token=cache.bytes_per_token,
-        cache_dtype=cache.dtype_name,
+        cache_dtype=cache_dtype.name,
         attention_mode=backend,
         decode_text=model.tokenizer.decode if config.expose_text else None,
     )
@@ -116,7 +120,7 @@ def build(
         model=_facts(model),
         blocks=blocks,
         block_size=block_size,
-        cache_dtype=cache.dtype_name,
+        cache_dtype=cache_dtype.name,
         bytes_per_token=cache.bytes_per_token,
         device=_device_name(device),
         attention=backend,

@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 from engine.watchdog import Limits
 from kvtop.protocol import PolicyValue
 
+KV_DTYPE_NAMES = ("float32", "bfloat16", "float16", "int8", "fp8_e4m3")
+"""Element types of the KV cache; what they are is in `engine.paged_tensor`, which needs torch."""
+
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
@@ -16,6 +19,8 @@ class EngineConfig:
     block_size: int = 0
     device: str = "auto"
     attention: str = "auto"
+    kv_dtype: str = "auto"
+    """Element type of the KV cache: auto is the weights', the others are `KV_DTYPE_NAMES`."""
     seed: int = 0
     workload: str = "none"
     rate: float = 0.0
@@ -31,6 +36,8 @@ class EngineConfig:
             raise ValueError(
                 f"block size {self.block_size} must be a power of two from 1 to 256 tokens, or 0 for a choice by the engine"
             )
+        if self.kv_dtype not in ("auto", *KV_DTYPE_NAMES):
+            raise ValueError(f"KV data type {self.kv_dtype!r} is not one of auto, {', '.join(KV_DTYPE_NAMES)}")
         if self.blocks < 0:
             raise ValueError(f"blocks {self.blocks} must not be negative")
         if self.ledger_every < 0:

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from engine.paged_tensor import KV_DTYPES, KVDtype, PagedTensor
+
 
 class KVCacheError(MemoryError):
     """The pool does not fit into the device's memory; the text says how big it would be."""
@@ -26,7 +28,7 @@ class KVCache:
         block_size: int,
         kv_heads: int,
         head_size: int,
-        dtype: torch.dtype = torch.float32,
+        dtype: KVDtype = KV_DTYPES["float32"],
         device: torch.device | str = "cpu",
     ) -> None:
         """Raises ValueError for a size below 1 and `KVCacheError` when the device cannot hold the pool."""
@@ -37,24 +39,26 @@ class KVCache:
         self.block_size = block_size
         self.dtype = dtype
         self.bytes_per_token = kv_bytes_per_token(layers, kv_heads, head_size, dtype)
+        shape = (layers, 2, blocks, block_size, kv_heads)
         try:
-            self._memory = torch.zeros((layers, 2, blocks, block_size, kv_heads, head_size), dtype=dtype, device=device)
+            content = torch.zeros((*shape, head_size), dtype=dtype.storage, device=device)
+            scales = torch.zeros(shape, dtype=torch.float32, device=device) if dtype.scaled else None
         except RuntimeError:
             raise KVCacheError(
                 f"a KV pool of {blocks} blocks needs {self.total_bytes / 2**30:.1f} GiB, which {device} does not have; "
                 "ask for fewer blocks"
             ) from None
-        self._layers = [(layer[0], layer[1]) for layer in self._memory]
+        self.parts: tuple[Tensor, ...] = (content,) if scales is None else (content, scales)
+        """All that blocks hold, each ``[layers, 2, blocks, …]``. Whoever moves a block moves its share of every part."""
+        self._layers = [
+            tuple(PagedTensor(content[layer, side], None if scales is None else scales[layer, side]) for side in (0, 1))
+            for layer in range(layers)
+        ]
 
     @property
     def total_bytes(self) -> int:
         """Bytes of the whole pool."""
         return self.blocks * self.block_size * self.bytes_per_token
-
-    @property
-    def dtype_name(self) -> str:
-        """``float32``, ``bfloat16``, …"""
-        return str(self.dtype).removeprefix("torch.")
 
     def copy_blocks(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy whole blocks, ``(source, target)``, in the order given: a target may be the source of a later pair.
@@ -71,16 +75,20 @@ class KVCache:
             if not (0 <= source < self.blocks and 0 <= target < self.blocks):
                 raise ValueError(f"copy of block {source} to {target}: the pool has blocks 0 to {self.blocks - 1}")
             origins[target] = origins.get(source, source)
-        device = self._memory.device
+        device = self.parts[0].device
         targets = torch.tensor(list(origins), device=device)
         sources = torch.tensor(list(origins.values()), device=device)
-        self._memory.index_copy_(2, targets, self._memory.index_select(2, sources))
+        for part in self.parts:
+            # Bytes for the types that torch stores but does not index.
+            memory = part.view(torch.uint8) if part.dtype.itemsize == 1 else part
+            memory.index_copy_(2, targets, memory.index_select(2, sources))
 
-    def layer(self, number: int) -> tuple[Tensor, Tensor]:
+    def layer(self, number: int) -> tuple[PagedTensor, PagedTensor]:
         """Keys and values of one layer, views to be read and written in place."""
-        return self._layers[number]
+        keys, values = self._layers[number]
+        return keys, values
 
 
-def kv_bytes_per_token(layers: int, kv_heads: int, head_size: int, dtype: torch.dtype) -> int:
-    """Bytes that the keys and values of one token take over all layers."""
-    return layers * 2 * kv_heads * head_size * dtype.itemsize
+def kv_bytes_per_token(layers: int, kv_heads: int, head_size: int, dtype: KVDtype) -> int:
+    """Bytes that the keys and values of one token take over all layers, scales included."""
+    return layers * 2 * kv_heads * dtype.bytes_per_vector(head_size)

@@ -134,8 +134,8 @@ class Decoder:
             rotated = qkv[:, : heads + kv_heads]
             rotated = torch.addcmul(rotated * cosines, rotated.roll(size // 2, dims=-1), sines)
             keys, values = cache.layer(number)
-            keys.view(-1, kv_heads, size).index_copy_(0, layout.slots, rotated[:, heads:])
-            values.view(-1, kv_heads, size).index_copy_(0, layout.slots, qkv[:, heads + kv_heads :])
+            keys.write(layout.slots, rotated[:, heads:])
+            values.write(layout.slots, qkv[:, heads + kv_heads :])
             mixed = attend(rotated[:, :heads], keys, values).reshape(rows, heads * size)
             if number == last:
                 # Past the last attention only the rows that sample matter: their KV is written, no layer follows.

@@ -89,6 +89,11 @@ def _add_demo(commands: "argparse._SubParsersAction[_Parser]") -> None:
     demo.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), help="where the model runs (default: auto)")
     demo.add_argument("--attention", choices=("auto", "torch", "triton"), help="attention backend (default: auto)")
     demo.add_argument(
+        "--kv-dtype",
+        choices=("auto", "float32", "bfloat16", "float16", "int8", "fp8_e4m3"),
+        help="element type of the KV cache (default: the weights')",
+    )
+    demo.add_argument(
         "--set", action="append", default=[], metavar="AXIS=VALUE", help="policy at the start; may be repeated"
     )
     demo.add_argument("--expose-text", action="store_true", help="let prompts and outputs travel to viewers")

@@ -2,18 +2,26 @@
 
 from engine.attention.base import AttentionBackend, AttentionError, BatchAttention, BatchLayout
 from engine.attention.torch_backend import TorchAttention
+from engine.paged_tensor import KVDtype
 
 BACKENDS = ("torch", "triton")
 
+TRITON_READS = ("float32", "bfloat16", "float16")
+"""KV data types that the Triton kernel reads; the torch backend reads all."""
 
-def attention_backend(name: str, device: str) -> AttentionBackend:
-    """The backend called ``name`` on ``device`` (``cpu``, ``cuda``, …).
+
+def attention_backend(name: str, device: str, cache: KVDtype) -> AttentionBackend:
+    """The backend called ``name`` on ``device`` (``cpu``, ``cuda``, …) for a KV cache of this element type.
 
     Raises `AttentionError`, in a sentence, for a name that is not known or a backend that cannot run there.
     """
     if name == "torch":
         return TorchAttention()
     if name == "triton":
+        if cache.name not in TRITON_READS:
+            raise AttentionError(
+                f"attention backend triton reads KV caches of {', '.join(TRITON_READS)}, not of {cache.name}"
+            )
         # Imported only when asked for: triton exists on some platforms only, and reads TRITON_INTERPRET on import.
         try:
             from engine.attention.triton_backend import TritonAttention
@@ -25,6 +33,7 @@ def attention_backend(name: str, device: str) -> AttentionBackend:
 
 __all__ = [
     "BACKENDS",
+    "TRITON_READS",
     "AttentionBackend",
     "AttentionError",
     "BatchAttention",

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.batch import BatchItem
+from engine.paged_tensor import PagedTensor
 
 
 class AttentionError(RuntimeError):
@@ -57,7 +58,7 @@ class BatchLayout:
 class BatchAttention(Protocol):
     """Attention of one batch, called once a layer."""
 
-    def __call__(self, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    def __call__(self, query: Tensor, keys: PagedTensor, values: PagedTensor) -> Tensor:
         """``query``: ``[rows, query_heads, head_size]``; ``keys``, ``values``: a layer of the cache, in which the
         batch's own KV is written already. Returns the query's shape. Row at position p sees positions 0 … p."""
         ...
@@ -69,7 +70,7 @@ class AttentionBackend(Protocol):
     name: str
 
     def prepare(self, layout: BatchLayout, dtype: torch.dtype) -> BatchAttention:
-        """``dtype`` is that of queries, keys and values."""
+        """``dtype`` is that of the queries; keys and values are read as it, whatever the cache stores."""
         ...
 
 

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.attention.base import BatchAttention, BatchLayout, DecodeRows, PrefillSpan
+from engine.paged_tensor import PagedTensor
 
 PAD_FREELY_BLOCKS = 8
 """Sequences this short share a bucket whatever their lengths: padding costs less than another call."""
@@ -41,18 +42,18 @@ class _TorchBatch:
     def __init__(self, buckets: list[_Bucket]) -> None:
         self._buckets = buckets
 
-    def __call__(self, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    def __call__(self, query: Tensor, keys: PagedTensor, values: PagedTensor) -> Tensor:
         parts = [attend_bucket(bucket, query[bucket.rows], keys, values) for bucket in self._buckets]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def attend_bucket(bucket: _Bucket, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+def attend_bucket(bucket: _Bucket, query: Tensor, keys: PagedTensor, values: PagedTensor) -> Tensor:
     """``query``: ``[sequences * queries, query_heads, head_size]``, and so is the result."""
     rows, heads, size = query.shape
-    kv_heads = keys.shape[2]
+    kv_heads = keys.content.shape[2]
     gathered = (bucket.sequences, -1, kv_heads, size)
-    key = keys.index_select(0, bucket.blocks).view(gathered).transpose(1, 2)
-    value = values.index_select(0, bucket.blocks).view(gathered).transpose(1, 2)
+    key = keys.gather(bucket.blocks, query.dtype).view(gathered).transpose(1, 2)
+    value = values.gather(bucket.blocks, query.dtype).view(gathered).transpose(1, 2)
     asked = query.view(bucket.sequences, rows // bucket.sequences, heads, size).transpose(1, 2)
     mixed = F.scaled_dot_product_attention(asked, key, value, attn_mask=bucket.mask, enable_gqa=heads != kv_heads)
     return mixed.transpose(1, 2).reshape(rows, heads, size)

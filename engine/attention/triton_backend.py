@@ -8,6 +8,7 @@ from torch import Tensor
 from engine.attention.base import AttentionError, BatchAttention, BatchLayout, DecodeRows
 from engine.attention.torch_backend import attend_bucket, prefill_buckets
 from engine.kernels.paged_decode import paged_decode
+from engine.paged_tensor import PagedTensor
 
 
 class TritonAttention:
@@ -34,10 +35,10 @@ class _TritonBatch:
         )
         self._spans = prefill_buckets(layout, dtype)
 
-    def __call__(self, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    def __call__(self, query: Tensor, keys: PagedTensor, values: PagedTensor) -> Tensor:
         parts = []
         if self._decode is not None:
             rows = query[: self._decode_rows]
-            parts.append(paged_decode(rows, keys, values, self._decode.tables, self._lengths))
+            parts.append(paged_decode(rows, keys.content, values.content, self._decode.tables, self._lengths))
         parts += [attend_bucket(span, query[span.rows], keys, values) for span in self._spans]
         return parts[0] if len(parts) == 1 else torch.cat(parts)

@@ -65,6 +65,7 @@ def paged_decode_kernel(  # type: ignore[no-untyped-def]
         # 64 bits: a pool may hold more elements than 32 bits count.
         offset = block.to(tl.int64) * block_stride + (position % BLOCK_SIZE) * slot_stride + kv_head * kv_head_stride
         key = tl.load(key_ptr + offset[None, :] + element[:, None], mask=in_head[:, None] & seen[None, :], other=0.0)
+        key = key.to(query.dtype)
         score = tl.dot(query, key, input_precision="ieee") * scale
         score = tl.where(seen[None, :], score, float("-inf"))
         new_highest = tl.maximum(highest, tl.max(score, axis=1))
@@ -74,7 +75,8 @@ def paged_decode_kernel(  # type: ignore[no-untyped-def]
             value_ptr + offset[:, None] + element[None, :], mask=seen[:, None] & in_head[None, :], other=0.0
         )
         total = total * shrink + tl.sum(weight, axis=1)
-        mixed = mixed * shrink[:, None] + tl.dot(weight.to(value.dtype), value, input_precision="ieee")
+        value = value.to(query.dtype)
+        mixed = mixed * shrink[:, None] + tl.dot(weight.to(query.dtype), value, input_precision="ieee")
         highest = new_highest
     result = mixed / total[:, None]
     tl.store(
@@ -88,8 +90,9 @@ def paged_decode(query: Tensor, keys: Tensor, values: Tensor, tables: Tensor, le
     """Attention of one token a sequence.
 
     ``query``: ``[sequences, query_heads, head_size]``. ``keys``, ``values``: ``[blocks, block_size, kv_heads,
-    head_size]`` with equal strides. ``tables``: int32 ``[sequences, most blocks]``. ``lengths``: int32
-    ``[sequences]``, tokens seen, at least 1. Returns the query's shape and dtype; sums are float32.
+    head_size]`` with equal strides, of a float type of 16 or 32 bits, converted to the query's as they are read.
+    ``tables``: int32 ``[sequences, most blocks]``. ``lengths``: int32 ``[sequences]``, tokens seen, at least 1.
+    Returns the query's shape and dtype; sums are float32.
     """
     sequences, query_heads, head_size = query.shape
     block_size, kv_heads = keys.shape[1], keys.shape[2]

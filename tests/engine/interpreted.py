@@ -15,6 +15,7 @@ from torch import Tensor
 from engine.attention import TorchAttention, attention_backend
 from engine.kernels.paged_decode import TILE, paged_decode
 from engine.load import random_model
+from engine.paged_tensor import KV_DTYPES
 from tests.engine.serving import generate, make_request, make_runner, scattered_table
 
 SHAPES = [*itertools.product((8, 16, 32), (1, 3, 4), (64, 128)), (16, 20, 64), (16, 3, 80), (1, 1, 16)]
@@ -75,7 +76,7 @@ def _distance(left: Tensor, right: Tensor) -> float:
 def model_outputs(backend: str) -> list[list[int]]:
     """Greedy tokens of the whole random model, a mixed batch with prefill in chunks on scattered blocks."""
     model = random_model(seed=3)
-    attention = TorchAttention() if backend == "torch" else attention_backend("triton", "cpu")
+    attention = TorchAttention() if backend == "torch" else attention_backend("triton", "cpu", KV_DTYPES["float32"])
     runner = make_runner(model, blocks=POOL, block_size=8, attention=attention)
     free = scattered_table(POOL, POOL * 8, 8, seed=1)
     requests = []

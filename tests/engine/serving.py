@@ -7,6 +7,7 @@ from engine.attention import AttentionBackend, TorchAttention
 from engine.batch import BatchItem
 from engine.kv_cache import KVCache
 from engine.load import LoadedModel
+from engine.paged_tensor import kv_dtype
 from engine.policy import PolicySet
 from engine.pool import BlockPool
 from engine.request import Request, SamplingParams
@@ -42,7 +43,9 @@ def make_runner(
     block_size: int = 16,
     attention: AttentionBackend | None = None,
     seed: int = 0,
+    cache_dtype: str | None = None,
 ) -> ModelRunner:
+    """``cache_dtype``: the weights' unless given."""
     config = model.config
     cache = KVCache(
         layers=config.layers,
@@ -50,7 +53,7 @@ def make_runner(
         block_size=block_size,
         kv_heads=config.kv_heads,
         head_size=config.head_size,
-        dtype=model.decoder.dtype,
+        dtype=kv_dtype(cache_dtype or model.weight_dtype),
     )
     return ModelRunner(model.decoder, cache, attention or TorchAttention(), seed=seed)
 

@@ -1,6 +1,7 @@
 """How a batch is laid over the cache, and attention over it against a float64 reference."""
 
 import math
+import platform
 import random
 from collections.abc import Sequence
 
@@ -12,6 +13,7 @@ from engine.attention import AttentionError, TorchAttention, attention_backend
 from engine.attention.base import lay_out
 from engine.attention.torch_backend import PAD_FREELY_BLOCKS, decode_buckets
 from engine.batch import BatchItem
+from engine.paged_tensor import KV_DTYPES, PagedTensor
 from tests.engine.serving import make_request, scattered_table
 
 BLOCKS = 128
@@ -69,7 +71,7 @@ def test_torch_agrees_with_float64(block_size: int, group: int, spans: list[Span
     keys, values = (torch.randn(BLOCKS, block_size, KV_HEADS, HEAD_SIZE) for _ in range(2))
     layout = lay_out(items, block_size, "cpu")
     query = torch.randn(sum(item.count for item in items), KV_HEADS * group, HEAD_SIZE)
-    result = TorchAttention().prepare(layout, torch.float32)(query, keys, values)
+    result = TorchAttention().prepare(layout, torch.float32)(query, PagedTensor(keys), PagedTensor(values))
     row = 0
     for place in layout.order:
         count = items[place].count
@@ -131,22 +133,30 @@ def test_unwritten_slots_and_other_requests_blocks_have_no_weight() -> None:
     layout = lay_out(items, block_size, "cpu")
     query = torch.randn(2, KV_HEADS, HEAD_SIZE)
     attend = TorchAttention().prepare(layout, torch.float32)
-    before = attend(query, keys, values)
+    before = attend(query, PagedTensor(keys), PagedTensor(values))
     own = {(item.request.block_table[p // 8], p % 8) for item in items for p in range(item.start + 1)}
     for block in range(BLOCKS):
         for slot in range(block_size):
             if (block, slot) not in own:
                 keys[block, slot] = values[block, slot] = 1e4
-    assert torch.equal(attend(query, keys, values), before)
+    assert torch.equal(attend(query, PagedTensor(keys), PagedTensor(values)), before)
 
 
 def test_backends_are_chosen_by_name() -> None:
-    assert attention_backend("torch", "cpu").name == "torch"
+    for dtype in KV_DTYPES.values():
+        assert attention_backend("torch", "cpu", dtype).name == "torch"
     with pytest.raises(AttentionError, match="'flash' is not one of torch, triton"):
-        attention_backend("flash", "cpu")
+        attention_backend("flash", "cpu", KV_DTYPES["float32"])
 
 
 def test_triton_without_a_gpu_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     with pytest.raises(AttentionError, match=r"needs (a GPU, not cpu|the triton package)"):
-        attention_backend("triton", "cpu")
+        attention_backend("triton", "cpu", KV_DTYPES["float32"])
+
+
+@pytest.mark.skipif(platform.system() != "Linux", reason="triton exists for Linux alone")
+@pytest.mark.parametrize("name", ["int8", "fp8_e4m3"])
+def test_triton_refuses_a_cache_that_it_cannot_read(name: str) -> None:
+    with pytest.raises(AttentionError, match=f"reads KV caches of float32, bfloat16, float16, not of {name}"):
+        attention_backend("triton", "cuda", KV_DTYPES[name])

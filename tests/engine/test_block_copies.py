@@ -27,14 +27,15 @@ def model() -> LoadedModel:
 def _cache() -> KVCache:
     """Every block of every layer holds numbers of its own."""
     cache = KVCache(layers=3, blocks=BLOCKS, block_size=BLOCK_SIZE, kv_heads=2, head_size=8)
-    for layer in range(3):
-        for side, memory in enumerate(cache.layer(layer)):
-            memory.copy_(torch.arange(memory.numel()).view(memory.shape) + (2 * layer + side) * 1e5)
+    for part in cache.parts:
+        part.copy_(torch.arange(part.numel()).view(part.shape))
     return cache
 
 
 def _content(cache: KVCache) -> list[list[torch.Tensor]]:
-    return [[memory[block].clone() for layer in range(3) for memory in cache.layer(layer)] for block in range(BLOCKS)]
+    return [
+        [side.content[block].clone() for layer in range(3) for side in cache.layer(layer)] for block in range(BLOCKS)
+    ]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -101,9 +102,9 @@ def test_copies_run_without_a_batch(model: LoadedModel) -> None:
     runner = make_runner(model, blocks=8, block_size=BLOCK_SIZE)
     advance(runner, [make_request(0, [1, 2, 3], 1, table=[5])])
     assert runner.run([], [BlockCopy(5, 2, 3)]).tokens == []
-    for memory in runner.cache.layer(1):
-        assert memory[2].any()
-        assert torch.equal(memory[2], memory[5])
+    for side in runner.cache.layer(1):
+        assert side.content[2].any()
+        assert torch.equal(side.content[2], side.content[5])
 
 
 def test_nothing_is_copied_when_an_item_is_refused(model: LoadedModel) -> None:
@@ -112,7 +113,7 @@ def test_nothing_is_copied_when_an_item_is_refused(model: LoadedModel) -> None:
     for bad in (make_request(1, [1] * 17, 1, table=[0]), make_request(2, [-1], 1, table=[0])):
         with pytest.raises(ValueError, match=r"blocks in its table|not in the vocabulary"):
             runner.run([BatchItem(bad, 0, len(bad.token_ids), True)], [BlockCopy(5, 2, 3)])
-    assert not runner.cache.layer(0)[0][2].any()
+    assert not runner.cache.layer(0)[0].content[2].any()
 
 
 def test_a_step_does_the_plans_copies() -> None:

@@ -8,6 +8,7 @@ from engine.batch import BatchItem
 from engine.kv_cache import KVCache, KVCacheError, kv_bytes_per_token
 from engine.load import LoadedModel, random_model
 from engine.model import ModelConfig
+from engine.paged_tensor import KV_DTYPES
 from engine.policy import PolicySet
 from engine.request import Request, SamplingParams
 from engine.sampler import SamplerError
@@ -93,7 +94,7 @@ def test_only_the_rows_slots_are_written(model: LoadedModel) -> None:
     expected = {(request.block_table[position // BLOCK_SIZE], position % BLOCK_SIZE) for position in range(20)}
     for layer in range(model.config.layers):
         for side in runner.cache.layer(layer):
-            written = side.abs().amax(dim=(2, 3)).nonzero().tolist()
+            written = side.content.abs().amax(dim=(2, 3)).nonzero().tolist()
             assert {(block, slot) for block, slot in written} == expected
 
 
@@ -135,7 +136,7 @@ def test_an_item_that_cannot_be_is_refused_before_anything_is_written(
     bad = make_request(2, [1] * 10, 1, table=table)
     with pytest.raises(ValueError, match=f"request-2: .*{message}"):
         runner.run([BatchItem(good, 0, 2, True), BatchItem(bad, start, count, True)])
-    assert not any(side.any() for layer in range(model.config.layers) for side in runner.cache.layer(layer))
+    assert not any(side.content.any() for layer in range(model.config.layers) for side in runner.cache.layer(layer))
 
 
 def test_tokens_and_positions_the_model_does_not_have_are_refused(model: LoadedModel) -> None:
@@ -159,11 +160,11 @@ def test_broken_weights_name_the_request_instead_of_a_token() -> None:
 
 def test_the_caches_size_is_what_it_says(model: LoadedModel) -> None:
     cache = make_runner(model, blocks=10, block_size=4).cache
-    assert cache.bytes_per_token == 2 * 2 * 2 * 16 * 4 == kv_bytes_per_token(2, 2, 16, torch.float32)
+    assert cache.bytes_per_token == 2 * 2 * 2 * 16 * 4 == kv_bytes_per_token(2, 2, 16, KV_DTYPES["float32"])
     assert cache.total_bytes == 10 * 4 * cache.bytes_per_token
-    assert cache.total_bytes == sum(side.nbytes for layer in range(2) for side in cache.layer(layer))
-    assert cache.dtype_name == "float32"
-    assert kv_bytes_per_token(30, 3, 64, torch.bfloat16) == 23040
+    assert cache.total_bytes == sum(side.content.nbytes for layer in range(2) for side in cache.layer(layer))
+    assert cache.dtype.name == "float32"
+    assert kv_bytes_per_token(30, 3, 64, KV_DTYPES["bfloat16"]) == 23040
 
 
 def test_a_pool_that_fits_nowhere_is_refused_with_its_size() -> None:
