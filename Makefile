@@ -47,6 +47,7 @@ perf: setup model
 	$(BIN)/python -m tests.perf.render
 	$(BIN)/python -m tests.perf.overhead
 	$(BIN)/python -m tests.perf.startup
+	$(BIN)/python -m tests.perf.memory --step 40
 
 clean:
 	rm -rf $(VENV) build *.egg-info

@@ -7,7 +7,6 @@ from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Row
 from panels.panel import TitledPanel
 
-
 FEW_ROWS = 5
 """Up to so many rows show what is notable only, unless told otherwise."""
 
