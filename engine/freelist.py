@@ -1,4 +1,4 @@
-"""The list of blocks nobody holds, in the order in which they will be taken: doubly linked, kept in two arrays.
+"""A list of blocks nobody holds, in the order in which they will be taken: doubly linked, kept in two arrays.
 
 Every operation on one block is O(1), also from the middle (a prefix hit takes its block out of the list wherever
 it stands). After vLLM's free block queue, with array indices instead of linked objects.
@@ -17,22 +17,25 @@ class FreeListError(RuntimeError):
 
 
 class FreeList:
-    """Blocks ``0 … blocks-1``, all in the list and in ascending order at first.
+    """Of the blocks ``0 … blocks-1``: all of them in ascending order at first, or none where not ``filled``.
 
     ``next[b]`` and ``prev[b]`` are the neighbours of block ``b``, `ABSENT` when it is not in the list; index
     ``blocks`` is the sentinel that joins tail and head.
     """
 
-    def __init__(self, blocks: int) -> None:
+    def __init__(self, blocks: int, *, filled: bool = True) -> None:
         self.sentinel = blocks
         self.next: NDArray[np.int32] = np.arange(1, blocks + 2, dtype=np.int32)
         self.next[blocks] = 0
         self.prev: NDArray[np.int32] = np.arange(-1, blocks, dtype=np.int32)
         self.prev[0] = blocks
+        if not filled:
+            self.next[:blocks] = self.prev[:blocks] = ABSENT
+            self.next[blocks] = self.prev[blocks] = blocks
         # Views that read and write plain Python ints, several times faster than indexing the arrays one by one.
         self._next = self.next.data
         self._prev = self.prev.data
-        self._length = blocks
+        self._length = blocks if filled else 0
 
     def __len__(self) -> int:
         return self._length
@@ -80,6 +83,20 @@ class FreeList:
             raise FreeListError("no block is free")
         self.remove(block)
         return block
+
+    def pop_tail(self) -> int:
+        """Take the last block. Raises `FreeListError` when there is none."""
+        block = self._prev[self.sentinel]
+        if block == self.sentinel:
+            raise FreeListError("no block is free")
+        self.remove(block)
+        return block
+
+    def replace(self, old: int, new: int) -> None:
+        """Put ``new`` where ``old`` stands. Raises `FreeListError` if ``old`` is not in the list or ``new`` is."""
+        before = self._prev[old]
+        self.remove(old)
+        self._link(before, new, self._next[before])
 
     def _link(self, before: int, block: int, after: int) -> None:
         if self._next[block] != ABSENT:

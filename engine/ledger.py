@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.pool import ACTIVE, CACHED, FREE, NOBODY, SHARED, BlockPool
+from engine.pool import ACTIVE, CACHED, FREE, NOBODY, SHARED, TRANSFER, BlockPool
 from engine.prefix import NO_HASH
 from engine.request import Request, RequestState
 from kvtop.protocol import BLOCK_STATES
@@ -126,24 +126,33 @@ def _holders(tables: list[Request], refs: NDArray[np.int64], pool: BlockPool) ->
 
 
 def _free_list(refs: NDArray[np.int64], pool: BlockPool) -> list[str]:
-    """Every block nobody holds is in the list exactly once, and no other."""
-    walked = np.fromiter(pool.free_list, dtype=np.int64)
-    times = np.bincount(walked, minlength=pool.total)
+    """Every block nobody holds is either free or in the order of eviction, once and at its place, and no other is."""
+    free, cached = (np.fromiter(blocks, dtype=np.int64) for blocks in (pool.free_list, pool.evictable))
+    times = np.bincount(np.concatenate([free, cached]), minlength=pool.total)
     found = []
     for block in np.flatnonzero((times > 0) & (pool.refs != 0) | (times > 0) & (refs != 0)).tolist():
         found.append(f"block {block} is in the free list while {refs[block]} tables hold it")
     for block in np.flatnonzero(times > 1).tolist():
-        found.append(f"block {block} is in the free list {times[block]} times")
-    for block in np.flatnonzero((times == 0) & (refs == 0)).tolist():
+        found.append(f"block {block} is in the free list {times[block]} times, the order of eviction included")
+    for block in np.flatnonzero((times == 0) & (refs == 0) & (pool.copies == 0)).tolist():
         found.append(f"block {block} is lost: no request holds it and it is not in the free list")
-    if len(walked) != len(pool.free_list):
-        found.append(f"the free list counts {len(pool.free_list)} blocks, a walk finds {len(walked)}")
+    for name, blocks, walked, has_hash in (
+        ("free list", pool.free_list, free, False),
+        ("order of eviction", pool.evictable, cached, True),
+    ):
+        if len(walked) != len(blocks):
+            found.append(f"the {name} counts {len(blocks)} blocks, a walk finds {len(walked)}")
+        for block in walked[(pool.hash[walked] != NO_HASH) != has_hash].tolist():
+            found.append(f"block {block} is in the {name}, but it has {'no' if has_hash else 'a'} hash")
+    for block in pool.evictable.misplaced():
+        found.append(f"block {block} stands at a wrong place in the order of eviction ({pool.eviction})")
     return found
 
 
 def _states(refs: NDArray[np.int64], pool: BlockPool) -> list[str]:
     idle = np.where(pool.hash != NO_HASH, CACHED, FREE)
     expected = np.where(refs == 0, idle, np.where(refs == 1, ACTIVE, SHARED))
+    expected = np.where(pool.incoming | (refs == 0) & (pool.copies > 0), TRANSFER, expected)
     return [
         f"block {block} is marked {BLOCK_STATES[pool.state[block]]}, but it is {BLOCK_STATES[expected[block]]}"
         for block in np.flatnonzero(pool.state != expected).tolist()
@@ -209,9 +218,12 @@ def _gauges(refs: NDArray[np.int64], pool: BlockPool) -> list[str]:
     for state, count in enumerate(np.bincount(pool.state, minlength=len(BLOCK_STATES)).tolist()):
         if pool.counts[state] != count:
             found.append(f"{count} blocks are {BLOCK_STATES[state]}, the gauge says {pool.counts[state]}")
-    total = sum(pool.counts[state] for state in (FREE, CACHED, ACTIVE, SHARED))
+    total = sum(pool.counts[state] for state in (FREE, CACHED, ACTIVE, SHARED, TRANSFER))
     if total != pool.total:
-        found.append(f"free + cached + active + shared is {total}, the pool has {pool.total} blocks")
+        found.append(f"free + cached + active + shared + in transfer is {total}, the pool has {pool.total} blocks")
+    leaving = np.count_nonzero((refs == 0) & (pool.copies > 0))
+    if pool.leaving != leaving:
+        found.append(f"{leaving} blocks wait for copies to end before they can be taken, the gauge says {pool.leaving}")
     tokens = int(pool.fill[refs > 0].sum())
     if pool.tokens_in_use != tokens:
         found.append(f"blocks in use hold {tokens} tokens, the gauge says {pool.tokens_in_use}")

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from engine.policies.capacity import CAPACITIES
+from engine.policies.eviction import EVICTIONS
+from engine.policies.free_order import FREE_ORDERS
 from engine.policies.order import ORDERS
 from engine.policies.preempt_action import PREEMPT_ACTIONS
 from engine.policies.requeue import REQUEUES
@@ -64,6 +66,18 @@ AXES: dict[str, PolicyAxis] = {
             minimum=0,
             maximum=1000000,
             unit="preemptions",
+        ),
+        PolicyAxis(
+            name="eviction",
+            kind="choice",
+            help="Which cached block gives up its content when no block is free.",
+            choices={name: eviction.help for name, eviction in EVICTIONS.items()},
+        ),
+        PolicyAxis(
+            name="free_order",
+            kind="choice",
+            help="In which order a request's blocks are released.",
+            choices={name: order.help for name, order in FREE_ORDERS.items()},
         ),
         PolicyAxis(
             name="prefix_cache",
@@ -173,6 +187,8 @@ class PolicySet:
     requeue: str = "front"
     resume_gate: float = 1.0
     preempt_bound: int = 0
+    eviction: str = "lru"
+    free_order: str = "tail_first"
     prefix_cache: bool = True
     max_running: int = 16
     token_budget: int = 512

@@ -2,12 +2,11 @@
 
 The life of a block: *free* (no content worth keeping) → `take` → *active* (one block table holds it; its owner writes
 it) → `seal` once it is complete and computed (it has a hash, is never written again, and may be *shared* by several
-tables) → `release` → *cached* if it has a hash (no owner, content valid, evictable), else *free*. `take` takes the
-head of the free list, evicting a cached block when its turn has come: unhashed blocks are put at the front of the
-list and hashed ones at its end, so cached content goes in least-recently-used order and only when nothing else is left.
-After vLLM v1's block pool.
+tables) → `release` → *cached* if it has a hash (no owner, content valid, evictable), else *free*. `take` takes a free
+block, the one freed last; only when there is none, it evicts the cached block that the order of eviction
+(`engine.policies.eviction`) puts first. After vLLM v1's block pool.
 
-Nothing here is O(blocks) but what is asked for keyframes and by `reset_hashes` (O(hashed blocks)).
+Nothing here is O(blocks) but what is asked for keyframes, `reset_hashes` (O(hashed blocks)) and `set_eviction`.
 """
 
 from collections.abc import Sequence
@@ -17,11 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.freelist import FreeList
+from engine.policies.eviction import EVICTIONS, EvictionOrder
 from engine.prefix import NO_HASH, HashIndex
 from kvtop.protocol import BLOCK_STATES, BlockAge, BlockHash, BlockRun
 
 FREE, CACHED, ACTIVE, SHARED = (BLOCK_STATES.index(name) for name in ("free", "cached", "active", "shared"))
+TRANSFER = BLOCK_STATES.index("transfer")
 NOBODY = -1
+
+DEFAULT_PRIORITY = 35
+"""Retention priority, of 0 to 100, of blocks nobody asked to keep. As in TensorRT-LLM."""
 
 
 class PoolError(RuntimeError):
@@ -34,7 +38,12 @@ class BlockPool:
     Arrays by block: ``refs`` (block tables that hold it), ``state`` (index in `BLOCK_STATES`), ``owner`` (num of the
     first of its owners in order of arrival, `NOBODY`), ``hash`` (`NO_HASH`: none), ``sealed`` (complete and never
     written again; stays set when the hash is dropped), ``fill`` (tokens written), ``last_use`` (monotonic seconds of
-    the last take, write, share or release; NaN: never), ``tier``, ``group``. Read them; change them by the methods.
+    the last take, write, share or release; NaN: never), ``tier``, ``group``. What eviction goes by: ``uses`` (block
+    tables that held its present content, ever), ``sealed_at`` and ``idle_since`` (order of sealing and of the last
+    release by all, numbers that rise; 0: never), ``parent`` (hash of the content before its own, `NO_HASH`: none),
+    ``priority`` (retention, 0 to 100) and ``expires`` (monotonic seconds from which the priority is the default again;
+    infinite: never). Copies to and from other tiers: ``copies`` (under way), ``incoming`` (the content is still to come).
+    Read them; change them by the methods.
     """
 
     def __init__(self, blocks: int, block_size: int, *, tier: int = 0, group: int = 0) -> None:
@@ -53,7 +62,18 @@ class BlockPool:
         self.last_use: NDArray[np.float64] = np.full(blocks, np.nan, np.float64)
         self.tier: NDArray[np.uint8] = np.full(blocks, tier, np.uint8)
         self.group: NDArray[np.uint8] = np.full(blocks, group, np.uint8)
+        self.uses: NDArray[np.int32] = np.zeros(blocks, np.int32)
+        self.sealed_at: NDArray[np.int64] = np.zeros(blocks, np.int64)
+        self.idle_since: NDArray[np.int64] = np.zeros(blocks, np.int64)
+        self.parent: NDArray[np.uint64] = np.full(blocks, NO_HASH, np.uint64)
+        self.priority: NDArray[np.uint8] = np.full(blocks, DEFAULT_PRIORITY, np.uint8)
+        self.expires: NDArray[np.float64] = np.full(blocks, np.inf, np.float64)
+        self.copies: NDArray[np.int32] = np.zeros(blocks, np.int32)
+        self.incoming: NDArray[np.bool_] = np.zeros(blocks, np.bool_)
+        self.leaving = 0
+        """Blocks nobody holds that can be taken as soon as the copies of them have ended."""
         self.free_list = FreeList(blocks)
+        """Free blocks, in the order in which they will be taken."""
         self.index = HashIndex()
         self.sharers: dict[int, set[int]] = {}
         """Nums of all owners, for blocks with more than one."""
@@ -73,6 +93,14 @@ class BlockPool:
         self._sealed: memoryview[int] = self.sealed.data
         self._fill = self.fill.data
         self._last_use = cast("memoryview[float]", self.last_use.data)
+        self._uses = self.uses.data
+        self._sealed_at = self.sealed_at.data
+        self._idle_since = self.idle_since.data
+        self._parent = self.parent.data
+        self._ticks = 0
+        self.eviction = "lru"
+        self.evictable: EvictionOrder = EVICTIONS[self.eviction].order(self)
+        """Cached blocks, which are taken when no free one is left."""
         self._is_dirty = np.zeros(blocks, np.uint8).data
         self._dirty: list[int] = []
         self._rehashed: set[int] = set()
@@ -82,7 +110,7 @@ class BlockPool:
     @property
     def available(self) -> int:
         """Blocks that `take` can give: free and cached ones."""
-        return len(self.free_list)
+        return len(self.free_list) + len(self.evictable)
 
     @property
     def free_blocks(self) -> int:
@@ -113,17 +141,24 @@ class BlockPool:
         """Its hash, `NO_HASH` when it has none."""
         return self._hash[block]
 
+    def parent_of(self, block: int) -> int:
+        """The hash of the content that its own continues, `NO_HASH` for the first block of a sequence."""
+        return self._parent[block]
+
     def lookup(self, hash_: int) -> int | None:
         """A block with this content, in use or cached; None when there is none."""
         return self.index.get(hash_)
 
     def take(self, owner: int, now: float) -> int:
         """An empty block for ``owner``, writable. Raises `FreeListError` when none is `available`."""
-        block = self.free_list.pop_head()
-        if self._hash[block] != NO_HASH:
+        if len(self.free_list):
+            block = self.free_list.pop_head()
+        else:
+            block = self.evictable.take(now)
             self.forget(block)
             self.evictions += 1
         self._refs[block] = 1
+        self._uses[block] = 1
         self._owner[block] = owner
         self._fill[block] = 0
         self._sealed[block] = False
@@ -132,12 +167,15 @@ class BlockPool:
         return block
 
     def share(self, block: int, owner: int, now: float) -> None:
-        """One more table holds ``block``: a prefix hit. A cached block comes off the free list."""
+        """One more table holds ``block``: a prefix hit. A cached block can no longer be evicted."""
         refs = self._refs[block]
         if not self._sealed[block]:
             raise PoolError(f"block {block} is still being written and cannot be shared")
         if refs == 0:
-            self.free_list.remove(block)
+            if self.copies[block]:
+                self.leaving -= 1
+            else:
+                self.evictable.remove(block)
             self._owner[block] = owner
             self.tokens_in_use += self._fill[block]
         else:
@@ -147,6 +185,7 @@ class BlockPool:
             owners.add(owner)
             self._owner[block] = min(self._owner[block], owner)
         self._refs[block] = refs + 1
+        self._uses[block] += 1
         self._last_use[block] = now
         self._enter(block, ACTIVE if refs == 0 else SHARED)
 
@@ -169,12 +208,11 @@ class BlockPool:
             return
         self._owner[block] = NOBODY
         self.tokens_in_use -= self._fill[block]
-        if self._hash[block] != NO_HASH:
-            self.free_list.append(block)
-            self._enter(block, CACHED)
+        if self.copies[block]:
+            self.leaving += 1
+            self._enter(block, TRANSFER)
         else:
-            self.free_list.prepend(block)
-            self._clear(block)
+            self._rest(block)
 
     def write(self, block: int, fill: int, now: float) -> None:
         """``block`` now holds ``fill`` tokens. Raises `PoolError` unless one owner holds it and it is not sealed."""
@@ -182,6 +220,8 @@ class BlockPool:
             raise PoolError(
                 f"block {block} was written while {self._refs[block]} tables hold it or after it was sealed"
             )
+        if self.incoming[block]:
+            raise PoolError(f"block {block} was written while content for it is on its way from another tier")
         if not self._fill[block] <= fill <= self.block_size:
             raise PoolError(f"block {block} went from {self._fill[block]} to {fill} tokens")
         self.tokens_in_use += fill - self._fill[block]
@@ -189,12 +229,17 @@ class BlockPool:
         self._last_use[block] = now
         self._mark(block)
 
-    def seal(self, block: int, hash_: int) -> None:
-        """``block`` is complete and computed: from now on it can be found by its hash, and is written no more."""
+    def seal(self, block: int, hash_: int, parent: int = NO_HASH) -> None:
+        """``block`` is complete and computed: from now on it can be found by its hash, and is written no more.
+
+        ``parent``: the hash of the block before it, `NO_HASH` for the first.
+        """
         if self._fill[block] != self.block_size or self._sealed[block] or self._refs[block] != 1:
             raise PoolError(f"block {block} cannot be hashed: it is not a complete, writable block")
         self._sealed[block] = True
         self._hash[block] = hash_
+        self._parent[block] = parent
+        self._sealed_at[block] = self._tick()
         self.index.add(hash_, block)
         self._rehashed.add(block)
         self._mark(block)
@@ -209,14 +254,74 @@ class BlockPool:
     def reset_hashes(self) -> int:
         """Drop every hash. Cached blocks become free; blocks in use keep their KV and stay sealed. Returns how many."""
         blocks = [block for _, block in self.index.pairs()]
+        # In the order of their release, as they would have been evicted by lru.
+        for block in sorted(self.evictable, key=self._idle_since.__getitem__):
+            self.evictable.remove(block)
+            self.free_list.append(block)
         for block in blocks:
             self._hash[block] = NO_HASH
             self._rehashed.add(block)
             self._mark(block)
-            if self._refs[block] == 0:
+            if self._refs[block] == 0 and not self.copies[block]:
                 self._clear(block)
         self.index.clear()
         return len(blocks)
+
+    # Copies to and from other tiers
+
+    def hold(self, block: int, *, incoming: bool = False) -> None:
+        """A copy of ``block``, which somebody holds, begins. Until it ends the block is taken for nothing else, even
+        when nobody holds it any more. ``incoming``: into the block, which is neither read nor written meanwhile."""
+        if not self._refs[block]:
+            raise PoolError(f"block {block}, which nobody holds, cannot be copied")
+        self.copies[block] += 1
+        if incoming:
+            self.incoming[block] = True
+            self._enter(block, TRANSFER)
+
+    def hold_next_evicted(self, now: float) -> int:
+        """A copy of the cached block that would be evicted next begins. Raises `FreeListError` when none is cached."""
+        block = self.evictable.take(now)
+        self.copies[block] += 1
+        self.leaving += 1
+        self._enter(block, TRANSFER)
+        return block
+
+    def unhold(self, block: int, *, forget: bool = False) -> None:
+        """A copy of ``block`` has ended. ``forget``: what it holds is safe elsewhere, so if nobody holds it, it is free."""
+        if self.copies[block] < 1:
+            raise PoolError(f"no copy of block {block} is under way")
+        self.copies[block] -= 1
+        if self.copies[block]:
+            return
+        arrived, self.incoming[block] = self.incoming[block], False
+        if self._refs[block]:
+            if arrived:
+                self._enter(block, ACTIVE)
+            return
+        self.leaving -= 1
+        if forget and self._hash[block] != NO_HASH:
+            self.forget(block)
+        self._rest(block)
+
+    # The order of eviction
+
+    def set_eviction(self, name: str) -> None:
+        """Evict by another policy from now on. O(cached blocks): the order is made anew from the arrays."""
+        blocks = sorted(self.evictable, key=self._idle_since.__getitem__)
+        self.eviction, self.evictable = name, EVICTIONS[name].order(self)
+        for block in blocks:
+            self.evictable.insert(block)
+
+    def stamp_idle(self, block: int) -> None:
+        """``block`` counts as released just now, after all others."""
+        self._idle_since[block] = self._tick()
+
+    def expire(self, block: int) -> None:
+        """The retention priority of the cached ``block`` has run out: it has the default again."""
+        self.priority[block] = DEFAULT_PRIORITY
+        self.expires[block] = np.inf
+        self.evictable.restamp(block)
 
     # What changed, and all there is
 
@@ -262,11 +367,25 @@ class BlockPool:
 
     # Books
 
+    def _tick(self) -> int:
+        self._ticks += 1
+        return self._ticks
+
     def _enter(self, block: int, state: int) -> None:
         self.counts[self._state[block]] -= 1
         self.counts[state] += 1
         self._state[block] = state
         self._mark(block)
+
+    def _rest(self, block: int) -> None:
+        """Nobody holds ``block`` any more: it can be found and evicted, or it is free."""
+        if self._hash[block] != NO_HASH:
+            self.stamp_idle(block)
+            self.evictable.insert(block)
+            self._enter(block, CACHED)
+        else:
+            self.free_list.prepend(block)
+            self._clear(block)
 
     def _clear(self, block: int) -> None:
         """A block nobody holds and nobody can find: its content is gone."""

@@ -64,6 +64,25 @@ class HashIndex:
             return found
         return next(iter(found))
 
+    def blocks(self, hash_: int) -> list[int]:
+        """All blocks with this content."""
+        found = self._blocks.get(hash_)
+        if found is None:
+            return []
+        return [found] if isinstance(found, int) else list(found)
+
+    def replace(self, hash_: int, old: int, new: int) -> None:
+        """The content of ``old`` is in ``new`` from now on. Raises KeyError when the index does not hold ``old``."""
+        found = self._blocks[hash_]
+        if isinstance(found, int):
+            if found != old:
+                raise KeyError(old)
+            self._blocks[hash_] = new
+        else:
+            if old not in found:
+                raise KeyError(old)
+            self._blocks[hash_] = {new if block == old else block: None for block in found}
+
     def add(self, hash_: int, block: int) -> None:
         found = self._blocks.get(hash_)
         if found is None:

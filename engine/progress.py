@@ -2,7 +2,7 @@
 
 from engine.batch import BatchItem
 from engine.pool import BlockPool
-from engine.prefix import extend_hashes
+from engine.prefix import NO_HASH, extend_hashes
 from engine.request import FinishReason, Request, RequestState
 
 
@@ -32,7 +32,7 @@ def write_kv(request: Request, start: int, end: int, pool: BlockPool, now: float
     for i in range(first, complete):
         if i > 0 and pool.hash_of(table[i - 1]) != hashes[i - 1]:
             break
-        pool.seal(table[i], hashes[i])
+        pool.seal(table[i], hashes[i], hashes[i - 1] if i else NO_HASH)
 
 
 def append_token(request: Request, token: int, max_model_len: int, now: float) -> FinishReason | None:

@@ -24,6 +24,7 @@ from engine.admission import check_servable, never_fits, weigh
 from engine.draft import Draft
 from engine.plan import Admission, HeadVerdict, Plan, PolicyChange, Preemption
 from engine.policies.capacity import CAPACITIES, CapacityRule
+from engine.policies.free_order import FREE_ORDERS
 from engine.policies.order import ORDERS
 from engine.policies.requeue import REQUEUES
 from engine.policy import PolicySet
@@ -63,6 +64,8 @@ class Scheduler:
         if max_model_len < 2:
             raise ValueError(f"a context of {max_model_len} tokens has no room for a prompt and an answer")
         self.pool = pool
+        if pool.eviction != policies.eviction:
+            pool.set_eviction(policies.eviction)
         self.policies = policies
         self.max_model_len = max_model_len
         self.requests: dict[int, Request] = {}
@@ -168,6 +171,8 @@ class Scheduler:
         if (old.order, old.requeue) != (change.new.order, change.new.requeue):
             self.waiting.reorder(ORDERS[change.new.order], REQUEUES[change.new.requeue])
         preempted = [preempt(self, victim, now, cause) for victim, cause in change.victims]
+        if old.eviction != change.new.eviction:
+            self.pool.set_eviction(change.new.eviction)
         if not change.drains:
             self._adopt(CAPACITIES[change.new.capacity])
         return PolicyChange(old, change.new, change.effects, preempted)
@@ -342,8 +347,7 @@ class Scheduler:
 
     def release(self, request: Request, now: float) -> None:
         """A running request gives up its blocks, and what was promised to it."""
-        # Tail first: of a cached prefix, the end is evicted before the beginning that others may share.
-        for block in reversed(request.block_table):
+        for block in FREE_ORDERS[self.policies.free_order].arrange(request.block_table):
             self.pool.release(block, request.num, now)
         request.block_table = []
         self.promised.drop(request)

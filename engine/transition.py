@@ -162,6 +162,16 @@ def _describe_the_rest(plan: ChangePlan, scheduler: "Scheduler") -> None:
     if new.order != old.order:
         say(f"The queue's order goes from {old.order} to {new.order}; {_next_head(plan, scheduler)}.")
     plan.effects += _preemption_rules(plan, scheduler)
+    if new.eviction != old.eviction:
+        say(
+            f"Cached blocks are evicted by {new.eviction}, no more by {old.eviction}; "
+            f"{counted(len(pool.evictable), 'cached block')} {_are(len(pool.evictable))} put in the new order."
+        )
+    if new.free_order != old.free_order:
+        say(
+            f"Blocks are released {new.free_order.replace('_', ' ')}, no more {old.free_order.replace('_', ' ')}; those "
+            "that are cached keep their order."
+        )
     if new.prefix_cache and not old.prefix_cache:
         say(f"New requests look up their prefix again; {counted(len(pool.index), 'block')} can be found at once.")
     if old.prefix_cache and not new.prefix_cache:
@@ -236,6 +246,10 @@ def _preempted(plan: ChangePlan, victims: Sequence[Request], purpose: str) -> st
 def _names(requests: Sequence[Request]) -> str:
     names = ", ".join(request.id for request in requests[:NAMED])
     return names if len(requests) <= NAMED else f"{names} and {len(requests) - NAMED} more"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _run(count: int) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
+from engine.policies.eviction import Ranked
 from engine.pool import BlockPool
 
 
@@ -83,6 +84,48 @@ def missing_dirty_mark() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def stale_order_entry() -> Iterator[None]:
+    """Now and then a block that was hit can still be evicted."""
+    remove = Ranked.remove
+
+    def forgetful(self: Ranked, block: int) -> None:
+        idle = self._idle[block]
+        remove(self, block)
+        if _strikes(self._pool, 7):
+            self._idle[block] = idle
+            self._push(block)
+
+    with patch.object(Ranked, "remove", forgetful):
+        yield
+
+
+@contextmanager
+def outdated_rank() -> Iterator[None]:
+    """A block that became cached again stands where it stood before."""
+    enter = Ranked._enter
+
+    def outdated(self: Ranked, block: int) -> None:
+        if not self._rank[block] or not _strikes(self._pool, 3):
+            enter(self, block)
+            return
+        self._idle[block] = self._pool.idle_since[block]
+        self._rank[block] -= 1
+        self._push(block)
+
+    with patch.object(Ranked, "_enter", outdated):
+        yield
+
+
 FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
-    fault.__name__: fault for fault in (leaked_reference, double_free, aliased_block, stale_hash, missing_dirty_mark)
+    fault.__name__: fault
+    for fault in (
+        leaked_reference,
+        double_free,
+        aliased_block,
+        stale_hash,
+        missing_dirty_mark,
+        stale_order_entry,
+        outdated_rank,
+    )
 }

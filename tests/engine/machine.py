@@ -11,6 +11,8 @@ from engine.admission import never_fits
 from engine.batch import BatchItem
 from engine.plan import Plan
 from engine.policies.capacity import CAPACITIES
+from engine.policies.eviction import EVICTIONS
+from engine.policies.free_order import FREE_ORDERS
 from engine.policies.order import ORDERS
 from engine.policies.preempt_action import PREEMPT_ACTIONS
 from engine.policies.requeue import REQUEUES
@@ -32,6 +34,8 @@ VALUES: dict[str, st.SearchStrategy[bool | int | float | str]] = {
     "requeue": st.sampled_from(list(REQUEUES)),
     "resume_gate": st.sampled_from([1.0, 0.8, 0.3, 0.0]),
     "preempt_bound": st.sampled_from([0, 1, 2, 5]),
+    "eviction": st.sampled_from(list(EVICTIONS)),
+    "free_order": st.sampled_from(list(FREE_ORDERS)),
     "prefix_cache": st.booleans(),
     "max_running": st.integers(1, 8),
     "token_budget": st.sampled_from([64, 32, 16, 1]),
@@ -44,11 +48,12 @@ class SchedulerMachine(RuleBasedStateMachine):
         blocks=st.integers(8, 26),
         capacity=VALUES["capacity"],
         budget=st.sampled_from([16, 64]),
+        eviction=VALUES["eviction"],
         seed=st.integers(0, 999),
     )
-    def start(self, blocks: int, capacity: str, budget: int, seed: int) -> None:
+    def start(self, blocks: int, capacity: str, budget: int, eviction: str, seed: int) -> None:
         self.pool = BlockPool(blocks, BLOCK)
-        policies = PolicySet.of({"capacity": capacity, "token_budget": budget, "max_running": 6})
+        policies = PolicySet.of({"capacity": capacity, "token_budget": budget, "max_running": 6, "eviction": eviction})
         self.scheduler = Scheduler(self.pool, policies, max_model_len=CONTEXT)
         self.runner = FakeRunner(self.pool, seed)
         self.mirror = Mirror(self.pool)

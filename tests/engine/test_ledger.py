@@ -52,13 +52,22 @@ def free_in_use(d: Drive) -> None:
 
 
 def lose(d: Drive) -> None:
-    d.pool.free_list.remove(cached(d))
+    d.pool.evictable.remove(cached(d))
 
 
 def twice_in_list(d: Drive) -> None:
-    block = cached(d)
+    block = d.pool.free_list.pop_head()
+    d.pool.free_list.prepend(block)
     d.pool.free_list.next[block] = d.pool.free_list.prev[block] = ABSENT
     d.pool.free_list.append(block)
+
+
+def in_both_lists(d: Drive) -> None:
+    d.pool.free_list.append(cached(d))
+
+
+def stale_order(d: Drive) -> None:
+    d.pool.stamp_idle(next(iter(d.pool.evictable)))
 
 
 def alias(d: Drive) -> None:
@@ -148,6 +157,8 @@ FAULTS: list[tuple[Callable[[Drive], None], str]] = [
     (free_in_use, "block {own1} is in the free list while 1 tables hold it"),
     (lose, "is lost: no request holds it and it is not in the free list"),
     (twice_in_list, "the free list counts"),
+    (in_both_lists, "is in the free list 2 times, the order of eviction included"),
+    (stale_order, "stands at a wrong place in the order of eviction (lru)"),
     (alias, "block {own1} counts 1 references, but it is in 2 tables, of requests r1, r2"),
     (counted_alias, "block {own1} is in the tables of requests r1, r2 though it can still be written (3 of 4 tokens)"),
     (wrong_owner, "block {first} names 2 as its owner, but the first to hold it is 1, of requests r1, r2"),

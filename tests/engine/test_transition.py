@@ -238,6 +238,14 @@ def test_another_order_takes_effect_on_those_who_wait() -> None:
             {"victim": "most_blocks"},
             "The next to be preempted is chosen by most_blocks, no more by latest; it would be",
         ),
+        (
+            {"eviction": "lfu"},
+            "Cached blocks are evicted by lfu, no more by lru; 0 cached blocks are put in the new order.",
+        ),
+        (
+            {"free_order": "head_first"},
+            "Blocks are released head first, no more tail first; those that are cached keep",
+        ),
         ({"prefix_cache": "off"}, "Nobody looks up a prefix and no more blocks get a hash; 0 cached blocks stay"),
         ({"token_budget": 1}, "An iteration computes at most 1 tokens, no more 512."),
         ({"watermark": 0.25}, "The watermark goes from 0 to 0.25: admissions leave 2 blocks free"),
