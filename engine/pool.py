@@ -10,6 +10,7 @@ Nothing here is O(blocks) but what is asked for keyframes, `reset_hashes` (O(has
 """
 
 from collections.abc import Sequence
+from math import inf
 from typing import cast
 
 import numpy as np
@@ -18,14 +19,12 @@ from numpy.typing import NDArray
 from engine.freelist import FreeList
 from engine.policies.eviction import EVICTIONS, EvictionOrder
 from engine.prefix import NO_HASH, HashIndex
+from engine.retention import DEFAULT_PRIORITY
 from kvtop.protocol import BLOCK_STATES, BlockAge, BlockHash, BlockRun
 
 FREE, CACHED, ACTIVE, SHARED = (BLOCK_STATES.index(name) for name in ("free", "cached", "active", "shared"))
 TRANSFER = BLOCK_STATES.index("transfer")
 NOBODY = -1
-
-DEFAULT_PRIORITY = 35
-"""Retention priority, of 0 to 100, of blocks nobody asked to keep. As in TensorRT-LLM."""
 
 
 class PoolError(RuntimeError):
@@ -97,6 +96,8 @@ class BlockPool:
         self._sealed_at = self.sealed_at.data
         self._idle_since = self.idle_since.data
         self._parent = self.parent.data
+        self._priority = self.priority.data
+        self._expires = cast("memoryview[float]", self.expires.data)
         self._ticks = 0
         self.eviction = "lru"
         self.evictable: EvictionOrder = EVICTIONS[self.eviction].order(self)
@@ -159,6 +160,8 @@ class BlockPool:
             self.evictions += 1
         self._refs[block] = 1
         self._uses[block] = 1
+        self._priority[block] = DEFAULT_PRIORITY
+        self._expires[block] = inf
         self._owner[block] = owner
         self._fill[block] = 0
         self._sealed[block] = False
@@ -166,10 +169,11 @@ class BlockPool:
         self._enter(block, ACTIVE)
         return block
 
-    def share(self, block: int, owner: int, now: float) -> None:
-        """One more table holds ``block``: a prefix hit. A cached block can no longer be evicted."""
+    def share(self, block: int, owner: int, now: float, *, fork: bool = False) -> None:
+        """One more table holds ``block``: a prefix hit, or a ``fork``, which may share a block in use before it is
+        sealed, to be copied by whoever writes next. A cached block can no longer be evicted."""
         refs = self._refs[block]
-        if not self._sealed[block]:
+        if not self._sealed[block] and not (fork and refs):
             raise PoolError(f"block {block} is still being written and cannot be shared")
         if refs == 0:
             if self.copies[block]:
@@ -306,6 +310,17 @@ class BlockPool:
 
     # The order of eviction
 
+    def retain(self, block: int, priority: int, expires: float) -> None:
+        """Keep the content of ``block``, which somebody holds, with this priority until ``expires`` (infinite: always)."""
+        if not self._refs[block]:
+            raise PoolError(f"block {block} got a retention priority while nobody holds it")
+        self._priority[block] = priority
+        self._expires[block] = expires
+
+    def priority_of(self, block: int, now: float) -> int:
+        """Its retention priority at ``now``."""
+        return self._priority[block] if self._expires[block] > now else DEFAULT_PRIORITY
+
     def set_eviction(self, name: str) -> None:
         """Evict by another policy from now on. O(cached blocks): the order is made anew from the arrays."""
         blocks = sorted(self.evictable, key=self._idle_since.__getitem__)
@@ -319,8 +334,8 @@ class BlockPool:
 
     def expire(self, block: int) -> None:
         """The retention priority of the cached ``block`` has run out: it has the default again."""
-        self.priority[block] = DEFAULT_PRIORITY
-        self.expires[block] = np.inf
+        self._priority[block] = DEFAULT_PRIORITY
+        self._expires[block] = inf
         self.evictable.restamp(block)
 
     # What changed, and all there is

@@ -4,6 +4,7 @@ from engine.batch import BatchItem
 from engine.pool import BlockPool
 from engine.prefix import NO_HASH, extend_hashes
 from engine.request import FinishReason, Request, RequestState
+from engine.retention import of_tokens
 
 
 def count_recomputed(item: BatchItem) -> int:
@@ -33,6 +34,18 @@ def write_kv(request: Request, start: int, end: int, pool: BlockPool, now: float
         if i > 0 and pool.hash_of(table[i - 1]) != hashes[i - 1]:
             break
         pool.seal(table[i], hashes[i], hashes[i - 1] if i else NO_HASH)
+    retain(request, first, complete, pool, now)
+
+
+def retain(request: Request, first: int, end: int, pool: BlockPool, now: float) -> None:
+    """The blocks ``first … end-1`` of its table were completed or hit: they are kept as the request asks from now on."""
+    if not request.retention:
+        return
+    size = pool.block_size
+    for i in range(first, end):
+        kept = of_tokens(request.retention, i * size, (i + 1) * size, now)
+        if kept is not None and pool.hash_of(request.block_table[i]) != NO_HASH:
+            pool.retain(request.block_table[i], *kept)
 
 
 def append_token(request: Request, token: int, max_model_len: int, now: float) -> FinishReason | None:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from engine.retention import Retention
+
 
 class RequestState(StrEnum):
     WAITING = "waiting"
@@ -61,6 +63,8 @@ class Request:
     sampling: SamplingParams = field(default_factory=SamplingParams)
     stop_ids: frozenset[int] = frozenset()
     cache_salt: str = ""
+    retention: tuple[Retention, ...] = ()
+    """What parts of it are worth keeping in the cache, and for how long."""
 
     state: RequestState = RequestState.WAITING
     block_table: list[int] = field(default_factory=list)

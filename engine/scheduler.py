@@ -30,7 +30,7 @@ from engine.policies.requeue import REQUEUES
 from engine.policy import PolicySet
 from engine.pool import BlockPool
 from engine.preemption import pick_victim, preempt
-from engine.progress import append_token, count_recomputed, write_kv
+from engine.progress import append_token, count_recomputed, retain, write_kv
 from engine.promises import Promises, overcommitment
 from engine.request import FinishReason, Request, RequestState
 from engine.totals import Totals
@@ -303,6 +303,7 @@ class Scheduler:
         for block in hits:
             pool.share(block, request.num, now)
         request.block_table = list(hits)
+        retain(request, 0, len(hits), pool, now)
         request.computed = request.cached = len(hits) * pool.block_size
         waited = max(0.0, now - request.times.since)
         request.enter(RequestState.PREFILL, now)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from engine.control import Control
 from engine.core import Engine
 from engine.request import Request, SamplingParams
+from engine.retention import Retention
 from engine.telemetry import Telemetry
 from engine.watchdog import Limits, Watchdog, facts_of
 from engine.workload import Arrival
@@ -58,6 +59,7 @@ class Server:
         label: str | None = None,
         priority: int = 0,
         sampling: SamplingParams | None = None,
+        retention: tuple[Retention, ...] = (),
     ) -> Request:
         """Queue one request. Raises ValueError where it can never be served."""
         num = next(self._numbers)
@@ -73,6 +75,7 @@ class Server:
             priority=priority,
             label=label,
             sampling=sampling or SamplingParams(),
+            retention=retention,
         )
         self.engine.scheduler.add(request, now)
         self.telemetry.touch(request)

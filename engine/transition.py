@@ -8,16 +8,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from engine.admission import never_fits
 from engine.policies.capacity import CAPACITIES, CapacityRule
 from engine.policies.order import ORDERS
 from engine.policies.preempt_action import PREEMPT_ACTIONS
 from engine.policies.requeue import REQUEUES
 from engine.policy import PolicySet, spell
-from engine.pool import BlockPool
+from engine.pool import CACHED, BlockPool
 from engine.preemption import pick_victim, protected
 from engine.promises import overcommitment, promises
 from engine.request import Request
+from engine.retention import DEFAULT_PRIORITY
 from engine.words import counted
 from kvtop.protocol import PolicyValue
 
@@ -166,6 +169,12 @@ def _describe_the_rest(plan: ChangePlan, scheduler: "Scheduler") -> None:
         say(
             f"Cached blocks are evicted by {new.eviction}, no more by {old.eviction}; "
             f"{counted(len(pool.evictable), 'cached block')} {_are(len(pool.evictable))} put in the new order."
+        )
+    if new.eviction == "priority" != old.eviction:
+        kept = int(np.count_nonzero((pool.priority != DEFAULT_PRIORITY) & (pool.state == CACHED)))
+        say(
+            f"{kept} of them {'has' if kept == 1 else 'have'} a retention priority that a request asked for; all others "
+            f"count {DEFAULT_PRIORITY}."
         )
     if new.free_order != old.free_order:
         say(

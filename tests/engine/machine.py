@@ -20,11 +20,20 @@ from engine.policies.victim import VICTIMS
 from engine.policy import PolicySet
 from engine.pool import BlockPool
 from engine.request import FinishReason, Request, RequestState
+from engine.retention import Retention
 from engine.scheduler import RUNNING_STATES, Scheduler
 from tests.engine.driving import BLOCK, FakeRunner, Mirror, make_request
 
 CONTEXT = 120
 """Tokens; more than the pools hold, so that some requests can never reach their maximum."""
+
+RETENTIONS = [
+    (),
+    (),
+    (Retention(0, 12, 90),),
+    (Retention(0, 9, 60, seconds=6.0), Retention(4, None, 10)),
+    (Retention(0, None, 35, seconds=3.0),),
+]
 
 VALUES: dict[str, st.SearchStrategy[bool | int | float | str]] = {
     "capacity": st.sampled_from(["max_utilization", *CAPACITIES]),
@@ -91,6 +100,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             priority=draw.randint(-2, 2),
             cache_salt=draw.choice(["", "", "", "tenant"]),
             stop_ids=draw.choice([frozenset(), frozenset({7, 8})]),
+            retention=draw.choice(RETENTIONS),
         )
         if self.pool.blocks_for(len(prompt)) <= self.pool.total:
             self.scheduler.add(request, self.now)

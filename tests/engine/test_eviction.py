@@ -1,13 +1,15 @@
 """The orders of eviction: who goes next under each, against a plain search, and across switches of the policy."""
 
 import random
+from math import inf
 
 import pytest
 
 from engine.freelist import FreeListError
 from engine.policies.eviction import EVICTIONS
-from engine.pool import CACHED, DEFAULT_PRIORITY, BlockPool
+from engine.pool import CACHED, BlockPool
 from engine.prefix import NO_HASH
+from engine.retention import DEFAULT_PRIORITY
 from tests.engine.driving import Drive
 
 
@@ -30,11 +32,7 @@ def next_to_go(pool: BlockPool, now: float) -> int | None:
         case "lfu":
             return min(cached, key=lambda block: (pool.uses[block], idle[block]))
         case "priority":
-            kept = [
-                DEFAULT_PRIORITY if end <= now else value
-                for value, end in zip(pool.priority, pool.expires, strict=True)
-            ]
-            return min(cached, key=lambda block: (kept[block], idle[block]))
+            return min(cached, key=lambda block: (pool.priority_of(block, now), idle[block]))
         case "leaf_first":
             leaves = [block for block in cached if int(pool.hash[block]) not in parents]
             return min(leaves, key=lambda block: idle[block])
@@ -162,7 +160,7 @@ def test_each_order_chooses_as_a_search_through_all_blocks_would(seed: int) -> N
                 pool.write(block, 4, now)
                 pool.seal(block, hash_, parent)
                 if draw.random() < 0.4:
-                    pool.priority[block], pool.expires[block] = draw.randrange(101), now + draw.choice([5, 50, 1e9])
+                    pool.retain(block, draw.randrange(101), now + draw.choice([5, 50, inf]))
                 table.append(block)
                 parent = hash_
             held[turn] = table
