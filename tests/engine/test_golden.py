@@ -1,13 +1,9 @@
 """The real model's greedy output against an independent implementation on the same weights.
 
-Agreement is required up to the first position at which the best two logits are closer than 0.05: there rounding may
-choose otherwise, and all that follows differs.
+Agreement is required up to the first close choice (`tests.engine.golden`).
 """
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -16,34 +12,14 @@ from engine.load import LoadedModel, load_model
 from engine.policy import PolicySet
 from engine.request import Request
 from engine.runner import ModelRunner
+from tests.engine.golden import CASES, Case
 from tests.engine.serving import Serving, generate, make_request, make_runner, scattered_table
 
 pytestmark = pytest.mark.model
 
 BLOCKS = 256
 BLOCK_SIZE = 16
-MARGIN = 0.05
 
-
-@dataclass(frozen=True)
-class Case:
-    prompt: str
-    prompt_ids: list[int]
-    required: list[int]
-    """The tokens that must come."""
-
-
-def _cases() -> list[Case]:
-    data = json.loads((Path(__file__).parent / "data" / "smollm2-golden.json").read_text())
-    cases = []
-    for case in data["cases"]:
-        close = (place for place, margin in enumerate(case["margins"]) if margin < MARGIN)
-        certain = next(close, len(case["token_ids"]))
-        cases.append(Case(case["prompt"], case["prompt_ids"], case["token_ids"][:certain]))
-    return cases
-
-
-CASES = _cases()
 LONG = next(case for case in CASES if len(case.prompt_ids) > 150)
 CHAT = next(case for case in CASES if case.prompt.startswith("<|im_start|>"))
 SURE = [case for case in CASES if len(case.required) >= 20]
