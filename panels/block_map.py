@@ -12,7 +12,7 @@ from kvtop.views.blockmap import BlockMap
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.holders import holder_rows
 from kvtop.views.legend import legend_rows
-from kvtop.views.rows import Row
+from kvtop.views.rows import Row, clean
 from panels.layout import map_frame
 from panels.panel import TitledPanel, title_row, with_rule
 from panels.zoom import ZOOMS, fitting
@@ -58,8 +58,7 @@ class BlockMapPanel(TitledPanel):
 
     @property
     def _total(self) -> int:
-        blocks = self.map.state.blocks
-        return 0 if blocks is None else blocks.total
+        return len(self.map.shown)
 
     # --- what comes in ---
 
@@ -71,10 +70,10 @@ class BlockMapPanel(TitledPanel):
     def update(self, changes: Changes, now: float, texts: bool = True) -> None:
         """Takes over what changed and draws it; the texts around the map only with ``texts``."""
         self.now = now
-        total = self.map.total
+        before = self.map.first, self.map.total
         self.map.update(changes, now)
         self.map.tick(now)
-        if self.map.total != total:
+        if (self.map.first, self.map.total) != before:
             self._fit()
         self._draw_map(texts)
 
@@ -117,7 +116,9 @@ class BlockMapPanel(TitledPanel):
         """Title and the rows below the map; numbers change too often to be read at the map's own rate."""
         width = self.size.width
         state, cursor, height = self.map.state, self.map.cursor, self.detail_height
-        left = title_row(f"blocks by {self.map.mode}", width, self.has_focus, self.DIGIT)
+        tier = self.map.tier_name
+        what = "blocks" if tier is None else f"{clean(tier, 16)} blocks"
+        left = title_row(f"{what} by {self.map.mode}", width, self.has_focus, self.DIGIT)
         title = left.text.rstrip("─")
         room = width - len(title) - 2
         legend = _BLANK
@@ -170,6 +171,14 @@ class BlockMapPanel(TitledPanel):
         self.map.next_mode()
         self.draw()
 
+    def next_tier(self) -> bool:
+        """Shows the next tier; False where there is but one."""
+        if self.map.next_tier() is None:
+            return False
+        self._fit()
+        self.draw()
+        return True
+
     def action_left(self) -> None:
         self.map.move(-1, 0)
         self.draw()
@@ -187,11 +196,11 @@ class BlockMapPanel(TitledPanel):
         self.draw()
 
     def action_top(self) -> None:
-        self.map.set_cursor(0)
+        self.map.set_cursor(self.map.first)
         self.draw()
 
     def action_bottom(self) -> None:
-        self.map.set_cursor(self.map.total - 1)
+        self.map.set_cursor(self.map.first + self.map.total - 1)
         self.draw()
 
     def action_open(self) -> None:

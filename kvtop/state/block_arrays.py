@@ -23,11 +23,13 @@ Complain = Callable[[str], None]
 class BlockArrays:
     """All arrays have ``total`` entries. ``touched`` is the engine's monotonic time, NaN where unknown.
 
-    ``states`` is the number of state codes the hello names; ``counts[code]`` is kept with every change.
+    ``states`` is the number of state codes the hello names. The first ``device`` blocks (by default all) are the
+    device's, those after them of lower tiers; ``counts[code]``, of the device's blocks, is kept with every change.
     """
 
-    def __init__(self, total: int, states: int) -> None:
+    def __init__(self, total: int, states: int, device: int | None = None) -> None:
         self.total = total
+        self.device = total if device is None else min(device, total)
         self.states = min(states, 256)
         self.state = np.zeros(total, dtype=np.uint8)
         self.owner = np.full(total, -1, dtype=np.int32)
@@ -37,7 +39,7 @@ class BlockArrays:
         self.group = np.zeros(total, dtype=np.uint8)
         self.touched = np.full(total, np.nan, dtype=np.float64)
         self.counts = np.zeros(256, dtype=np.int64)
-        self.counts[0] = total
+        self.counts[0] = self.device
         self._hash: npt.NDArray[np.uint64] | None = None
         self._hashed: npt.NDArray[np.bool_] | None = None
 
@@ -98,7 +100,8 @@ class BlockArrays:
             index = np.repeat(table[:, 0], count) + offsets
             values = np.repeat(table, count, axis=0)
         unique = np.unique(index)
-        self.counts -= np.bincount(self.state[unique], minlength=256)
+        counted = unique if self.device == self.total else unique[: np.searchsorted(unique, self.device)]
+        self.counts -= np.bincount(self.state[counted], minlength=256)
         # Where an index occurs twice, numpy assigns the last value: the later run wins.
         for array, column in (
             (self.state, 2),
@@ -109,7 +112,7 @@ class BlockArrays:
             (self.group, 7),
         ):
             array[index] = values[:, column]
-        self.counts += np.bincount(self.state[unique], minlength=256)
+        self.counts += np.bincount(self.state[counted], minlength=256)
         if mono is not None:
             self.touched[unique] = mono
         return unique

@@ -37,7 +37,7 @@ class Changes:
     policy: bool = False
     link: bool = False
     numbers: bool = False
-    """Gauges, counters, queue, verdict, status or batch were reported."""
+    """Gauges, counters, tiers, queue, verdict, status or batch were reported."""
 
     def __bool__(self) -> bool:
         return bool(

@@ -27,6 +27,7 @@ from kvtop.protocol import (
     Queue,
     RequestChange,
     Status,
+    TierLevel,
     Verdict,
 )
 from kvtop.state.block_arrays import MAX_BLOCKS, BlockArrays
@@ -35,6 +36,7 @@ from kvtop.state.event_log import EventLog
 from kvtop.state.percentiles import Latencies
 from kvtop.state.rates import Rates
 from kvtop.state.request_row import MAX_NUMBER, RequestRow
+from kvtop.state.tiers import known_levels, tier_spans, tier_totals
 
 MAX_EVENTS = 2000
 """Routine events kept, and as many notable ones."""
@@ -92,6 +94,8 @@ class EngineState:
         self.events = EventLog(MAX_EVENTS)
         self.last_event: int | None = None
         self.rates = Rates()
+        self.tiers: tuple[TierLevel, ...] = ()
+        self.tier_rates = Rates(None)
         self.ttft = Latencies()
         self.tpot = Latencies()
         self.bad_facts = 0
@@ -171,8 +175,9 @@ class EngineState:
         self.resync = False
         self.policy, self.policy_id, self.status = frame.policy, frame.policy_id, frame.status
         self.queue, self.verdict = _bounded(frame.queue), frame.verdict
-        self.gauges, self.counters = {}, {}
+        self.gauges, self.counters, self.tiers = {}, {}, ()
         self._levels(frame.gauges, frame.counters)
+        self._tier_levels(frame.tiers)
         if frame.recent_batches:
             self.batches = deque(frame.recent_batches, maxlen=HISTORY)
         self._all_blocks(frame)
@@ -193,7 +198,8 @@ class EngineState:
             return
         total = self._pool_size(frame)
         states = len(self.hello.block_states) if self.hello else 8
-        self.blocks = BlockArrays(total, states)
+        device = next((len(span) for _, span in self.tier_spans()), 0)
+        self.blocks = BlockArrays(total, states, device or None)
         self.blocks.apply_runs(frame.blocks, None, self._complain)
         self.blocks.apply_hashes(frame.hashes, self._complain)
         self.blocks.apply_ages(frame.ages, frame.mono, self._complain)
@@ -230,6 +236,7 @@ class EngineState:
         self.queue = _bounded(frame.queue) or self.queue
         self.verdict = frame.verdict
         self._levels(frame.gauges, frame.counters)
+        self._tier_levels(frame.tiers)
         if self.blocks is not None:
             changes.blocks = self.blocks.apply_runs(frame.blocks, frame.mono, self._complain)
             hashed = self.blocks.apply_hashes(frame.hashes, self._complain)
@@ -294,6 +301,13 @@ class EngineState:
         if self.mono is not None and (counters is not None or gauges is not None):
             self.rates.add(self.mono, self.counters)
 
+    def _tier_levels(self, levels: list[TierLevel]) -> None:
+        if not levels:
+            return
+        self.tiers = known_levels(levels, self._complain)
+        if self.mono is not None:
+            self.tier_rates.add(self.mono, tier_totals(self.tiers))
+
     def _new_events(self, events: Iterable[Event], hole_is_known: bool = False) -> list[LogEntry]:
         """Adds those not seen before. What is missing from their numbers is told by one mark, at the first hole."""
         last = self.last_event
@@ -317,6 +331,7 @@ class EngineState:
         if self.mono is not None and mono < self.mono:
             # The engine's clock went back: nothing dated by it can be compared any more.
             self.rates.clear()
+            self.tier_rates.clear()
             self.ttft.clear()
             self.tpot.clear()
             self.durations.clear()
@@ -358,13 +373,17 @@ class EngineState:
         self._frozen = self.mono_now(now)
 
     def counts(self) -> dict[str, int] | None:
-        """Blocks by the name of their state, every state the hello names; None when blocks are not exposed."""
+        """The device's blocks by the name of their state, every state the hello names; None when not exposed."""
         if self.blocks is None:
             return None
         counts = dict.fromkeys(self.state_names(), 0)
         for code, name in enumerate(self.state_names()):
             counts[name] += int(self.blocks.counts[code])
         return counts
+
+    def tier_spans(self) -> list[tuple[str, range]]:
+        """Name and block numbers of each tier the hello names, the device first; empty where it names none."""
+        return tier_spans(self.hello.geometry.pools) if self.hello else []
 
     def state_names(self) -> list[str]:
         """Names behind the state codes, at most 256."""

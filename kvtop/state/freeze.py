@@ -24,5 +24,6 @@ def frozen(state: EngineState, now: float) -> EngineState:
             still.requests[num] = copy.copy(row)
             still.requests[num].table = list(row.table)
     still.rates, still.ttft, still.tpot = copy.deepcopy((state.rates, state.ttft, state.tpot))
+    still.tier_rates = copy.deepcopy(state.tier_rates)
     still.hold(now)
     return still

@@ -43,8 +43,8 @@ def _counts_match(state: EngineState) -> Iterable[str]:
         if gauge is not None and name in counts and counts[name] != gauge:
             yield f"{counts[name]} blocks are {name}, but kv_blocks_{name} says {gauge}"
     total = state.gauges.get("kv_blocks_total")
-    if total is not None and total != state.blocks.total:
-        yield f"the map has {state.blocks.total} blocks, but kv_blocks_total says {total}"
+    if total is not None and total != state.blocks.device:
+        yield f"the map has {state.blocks.device} blocks, but kv_blocks_total says {total}"
 
 
 def _references_match(state: EngineState) -> Iterable[str]:
@@ -52,10 +52,11 @@ def _references_match(state: EngineState) -> Iterable[str]:
         return
     tables = chain.from_iterable(row.table for row in state.requests.values())
     places = np.fromiter(tables, dtype=np.int64)
-    # A table told before the pool was known can name blocks beyond it.
-    places = places[places < state.blocks.total]
-    counted = np.bincount(places, minlength=state.blocks.total)
-    wrong = np.flatnonzero(counted != state.blocks.refs)
+    # A table told before the pool was known can name blocks beyond it; lower tiers have no tables.
+    device = state.blocks.device
+    places = places[places < device]
+    counted = np.bincount(places, minlength=device)
+    wrong = np.flatnonzero(counted != state.blocks.refs[:device])
     for block in wrong[:_NAMED]:
         yield f"block {block} is in {counted[block]} tables, but has {state.blocks.refs[block]} references"
     if len(wrong) > _NAMED:

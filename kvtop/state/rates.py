@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 KEEP_SECONDS = 75.0
 SPACING = 0.1
@@ -26,9 +26,13 @@ TRACKED = (
 
 
 class Rates:
-    """Totals by the engine's monotonic clock. A total that falls, or time that goes back, starts it anew."""
+    """Totals by the engine's monotonic clock. A total that falls, or time that goes back, starts it anew.
 
-    def __init__(self) -> None:
+    ``tracked``: the totals kept; None keeps whatever it is given.
+    """
+
+    def __init__(self, tracked: Sequence[str] | None = TRACKED) -> None:
+        self._tracked = tracked
         self._times: deque[float] = deque()
         self._totals: deque[dict[str, int]] = deque()
 
@@ -38,7 +42,8 @@ class Rates:
 
     def add(self, mono: float, counters: Mapping[str, int | float]) -> None:
         """The totals at ``mono``; absent ones are unknown."""
-        totals = {name: int(counters[name]) for name in TRACKED if name in counters}
+        names = counters if self._tracked is None else self._tracked
+        totals = {name: int(counters[name]) for name in names if name in counters}
         if self._times:
             last = self._totals[-1]
             if mono < self._times[-1] or any(value < last.get(name, value) for name, value in totals.items()):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from kvtop.protocol import RequestChange
 
-WAITING_STATES = frozenset({"waiting", "preempted"})
+WAITING_STATES = frozenset({"waiting", "preempted", "swapped", "loading"})
 MAX_TEXT = 65_536
 """Characters of an exposed prompt or output that are kept, from its beginning."""
 
@@ -30,6 +30,7 @@ class RequestRow:
     id: str | None = None
     label: str | None = None
     state: str | None = None
+    tier: str | None = None
     priority: int | None = None
     arrival: float | None = None
     prompt_tokens: int | None = None
@@ -39,6 +40,9 @@ class RequestRow:
     output_tokens: int | None = None
     blocks: int | None = None
     reserved_blocks: int | None = None
+    pinned_blocks: int | None = None
+    group: int | None = None
+    siblings: int | None = None
     phase_since: float | None = None
     queue_s: float | None = None
     prefill_s: float | None = None

@@ -26,6 +26,9 @@ _Places = npt.NDArray[np.int64]
 class BlockMap:
     """``width`` x ``height`` cells; ``per_cell`` blocks each, in the order of their numbers, row by row.
 
+    Of several tiers it shows one (``tier``, counted from the device): ``total`` blocks from number ``first`` on.
+    Blocks and the cursor keep their numbers among the blocks of all tiers.
+
     `update` and everything that changes the picture return the rows that differ; `row` keeps giving the same object
     while a row is unchanged.
     """
@@ -34,7 +37,8 @@ class BlockMap:
         self.state = state
         self.glyphs = glyphs
         self.width = self.height = 0
-        self.total = 0
+        self.tier = 0
+        self.first = self.total = 0
         self.per_cell = 1
         self.cursor: int | None = None
         self._mode = MODES[0]
@@ -62,7 +66,8 @@ class BlockMap:
         self._stale = set(range(self.height))
         self._message = None
         self._states = state_codes(self.state.state_names())
-        if self.cursor is not None and self.cursor >= self.total:
+        self.first = self.shown.start
+        if self.cursor is not None and not 0 <= self.cursor - self.first < self.total:
             self.cursor = None
         self._mark(self._picked)
         self._all(self._now)
@@ -88,6 +93,37 @@ class BlockMap:
         return self._mode
 
     @property
+    def shown(self) -> range:
+        """Numbers of the blocks it is to show: all, or those of one tier."""
+        blocks = self.state.blocks
+        if blocks is None:
+            return range(0)
+        spans = self.state.tier_spans()
+        if len(spans) < 2:
+            return range(blocks.total)
+        span = spans[min(self.tier, len(spans) - 1)][1]
+        return range(min(span.start, blocks.total), min(span.stop, blocks.total))
+
+    @property
+    def tier_name(self) -> str | None:
+        """Of the tier shown; None where there is but one."""
+        spans = self.state.tier_spans()
+        return spans[min(self.tier, len(spans) - 1)][0] if len(spans) > 1 else None
+
+    def next_tier(self) -> str | None:
+        """Goes on to the next tier and returns its name; None where there is but one. A new `layout` is due."""
+        self.tier = (self.tier + 1) % max(1, len(self.state.tier_spans()))
+        return self.tier_name
+
+    def counts(self) -> dict[str, int]:
+        """The shown blocks by the name of their state."""
+        blocks = self.state.blocks
+        if blocks is None or not self.first:
+            return self.state.counts() or {}
+        codes = np.bincount(blocks.state[self.first : self.first + self.total], minlength=256)
+        return {name: int(codes[code]) for code, name in enumerate(self.state.state_names())}
+
+    @property
     def scale(self) -> str:
         return "1 cell = 1 block" if self.per_cell == 1 else f"1 cell = {count(self.per_cell)} blocks"
 
@@ -96,10 +132,9 @@ class BlockMap:
     def update(self, changes: Changes, now: float) -> set[int]:
         """Takes over ``changes`` of the state at ``now`` (viewer's clock); returns the rows that differ."""
         self._now = now
-        blocks = self.state.blocks
-        total = 0 if blocks is None else blocks.total
-        if total != self.total:
-            self.layout(total, self.width, self.height)
+        blocks, shown = self.state.blocks, self.shown
+        if len(shown) != self.total or shown.start != self.first:
+            self.layout(len(shown), self.width, self.height)
             return set(range(self.height))
         if changes.full or changes.hello:
             self._states = state_codes(self.state.state_names())
@@ -108,7 +143,10 @@ class BlockMap:
             return self._say()
         if not len(changes.blocks) or not len(self._codes):
             return set()
-        cells = np.unique(changes.blocks // self.per_cell)
+        places = changes.blocks - self.first
+        if self.first or len(shown) != blocks.total:
+            places = places[(places >= 0) & (places < self.total)]
+        cells = np.unique(places // self.per_cell)
         return self._put(cells, self._reduce(cells))
 
     def tick(self, now: float) -> set[int]:
@@ -130,13 +168,14 @@ class BlockMap:
         return self._redraw(np.flatnonzero(before != self._selected))
 
     def _mark(self, picked: _Places) -> None:
+        picked = picked - self.first
         picked = picked[(picked >= 0) & (picked < self.total)]
         if len(self._selected):
             self._selected[picked // self.per_cell] = True
 
     def _all(self, now: float) -> set[int]:
         blocks = self.state.blocks
-        if blocks is None or blocks.total != self.total or not len(self._codes):
+        if blocks is None or len(self.shown) != self.total or not len(self._codes):
             return self._say()
         self._aged = now
         used = -(-self.total // self.per_cell)
@@ -177,16 +216,17 @@ class BlockMap:
         assert blocks is not None
         mono = self.state.mono_now(self._now)
         if self.per_cell == 1:
-            return block_codes(self._mode, blocks, cells, self._states, mono)
-        index = cells[:, None] * self.per_cell + np.arange(self.per_cell)
-        beyond = index >= self.total
+            return block_codes(self._mode, blocks, cells + self.first, self._states, mono)
+        index = cells[:, None] * self.per_cell + np.arange(self.first, self.first + self.per_cell)
+        beyond = index >= self.first + self.total
         codes = block_codes(self._mode, blocks, np.where(beyond, 0, index), self._states, mono)
         return self._merge(codes, beyond if beyond.any() else None)
 
     def _reduce_all(self, used: int) -> Codes:
         blocks = self.state.blocks
         assert blocks is not None
-        codes = block_codes(self._mode, blocks, slice(None), self._states, self.state.mono_now(self._now))
+        part = slice(self.first, self.first + self.total)
+        codes = block_codes(self._mode, blocks, part, self._states, self.state.mono_now(self._now))
         if self.per_cell == 1:
             return codes
         padded = np.full(used * self.per_cell, BLANK, dtype=np.uint8)
@@ -246,12 +286,13 @@ class BlockMap:
     # -- cursor and places --------------------------------------------------------------------------------------
 
     def _cursor_cell(self) -> int | None:
-        return None if self.cursor is None else self.cursor // self.per_cell
+        return None if self.cursor is None else (self.cursor - self.first) // self.per_cell
 
     def set_cursor(self, block: int | None) -> set[int]:
-        """Puts the cursor on a block of the pool (the nearest there is), or takes it away."""
+        """Puts the cursor on one of the blocks shown (the nearest there is), or takes it away."""
         before = self._cursor_cell()
-        self.cursor = None if block is None or not self.total else max(0, min(block, self.total - 1))
+        last = self.first + self.total - 1
+        self.cursor = None if block is None or not self.total else max(self.first, min(block, last))
         after = self._cursor_cell()
         if before == after:
             return set()
@@ -261,23 +302,24 @@ class BlockMap:
         """Moves the cursor by cells; it stays in its column at the upper and lower edge. The first move shows it."""
         cell = self._cursor_cell()
         if cell is None or not self.width:
-            return self.set_cursor(0)
+            return self.set_cursor(self.first)
         last = (self.total - 1) // self.per_cell
         target = cell + dx + dy * self.width
         if not 0 <= target <= last:
             target = cell if dy else max(0, min(target, last))
-        return self.set_cursor(target * self.per_cell)
+        return self.set_cursor(self.first + target * self.per_cell)
 
     def step(self, delta: int) -> set[int]:
         """Moves the cursor by blocks, within a cell of several too."""
-        return self.set_cursor(0 if self.cursor is None else self.cursor + delta)
+        return self.set_cursor(self.first if self.cursor is None else self.cursor + delta)
 
     def blocks_at(self, x: int, y: int) -> range:
         """Blocks of a cell; empty beyond the pool."""
         if not (0 <= x < self.width and 0 <= y < self.height):
             return range(0)
         first = (y * self.width + x) * self.per_cell
-        return range(min(first, self.total), min(first + self.per_cell, self.total))
+        stop = min(first + self.per_cell, self.total)
+        return range(self.first + min(first, self.total), self.first + stop)
 
     def block_at(self, x: int, y: int) -> int | None:
         """The first block of a cell."""
@@ -285,5 +327,5 @@ class BlockMap:
 
     def cell_of(self, block: int) -> tuple[int, int]:
         """``(x, y)`` of the cell that shows ``block``."""
-        y, x = divmod(block // self.per_cell, max(1, self.width))
+        y, x = divmod((block - self.first) // self.per_cell, max(1, self.width))
         return x, y

@@ -27,10 +27,13 @@ def capacity_rows(state: EngineState, width: int, glyphs: Glyphs = UNICODE) -> l
 def _levels(state: EngineState) -> tuple[dict[str, int], int] | None:
     """Blocks by state and the pool; from the blocks themselves, else from gauges, else None."""
     counts = state.counts()
-    if counts is not None and state.blocks is not None and state.blocks.total:
-        return counts, state.blocks.total
+    if counts is not None and state.blocks is not None and state.blocks.device:
+        return counts, state.blocks.device
     total = state.gauges.get("kv_blocks_total")
-    known = {name: state.gauges.get(f"kv_blocks_{name}") for name in ("free", "cached", "active", "shared")}
+    known = {
+        name: state.gauges.get(f"kv_blocks_{name}")
+        for name in ("free", "cached", "active", "shared", "pinned", "transfer")
+    }
     exposed = {name: int(value) for name, value in known.items() if value is not None}
     if not total or "active" not in exposed:
         return None

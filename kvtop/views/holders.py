@@ -13,7 +13,7 @@ def holder_rows(state: EngineState, width: int, height: int, glyphs: Glyphs = UN
     """``most blocks: d-0007 57 24%, b-0003 38 16%, …`` over ``height`` rows, as many as fit, never one cut in half."""
     if state.requests is None:
         return glyphs.rows(exactly([line([(not_exposed(state, "owners"), Role.DIM)], width)], width, height))
-    total = state.blocks.total if state.blocks is not None else state.gauges.get("kv_blocks_total")
+    total = state.blocks.device if state.blocks is not None else state.gauges.get("kv_blocks_total")
     holders = sorted(
         (row for row in state.requests.values() if row.block_count and not row.finished),
         key=lambda row: (-(row.block_count or 0), row.num),

@@ -33,7 +33,7 @@ def _of_state(name: str, glyphs: Glyphs, weight: int) -> Part:
 
 
 def _states(blockmap: BlockMap, glyphs: Glyphs) -> list[Part]:
-    counts = blockmap.state.counts() or {}
+    counts = blockmap.counts()
     rare = [name for name in counts if name not in _ALWAYS and counts[name]]
     return [_of_state(name, glyphs, weight) for weight, name in zip(range(20, 0, -1), [*_ALWAYS, *rare], strict=False)]
 

@@ -12,6 +12,7 @@ from kvtop.views.glyphs import ASCII, STATE_ORDER, UNICODE, Glyphs
 from kvtop.views.legend import legend_rows
 from kvtop.views.rows import HIGHLIGHT, Role, Row
 from tests.state.model import ToyEngine
+from tests.state.test_tiers import frame, two_tiers
 from tests.views.scene import LATER, MONO, NOW, check_rows, gauges_only, hello, iteration, keyframe, scene
 
 
@@ -255,3 +256,37 @@ def test_kept_up_to_date_it_equals_one_drawn_from_scratch(
     fresh.mode = mode
     fresh.update(Changes(full=True), float(2 * steps - 2))
     assert fresh.rows() == kept.rows()
+
+
+def test_of_several_tiers_one_is_shown_and_blocks_keep_their_numbers() -> None:
+    state = two_tiers()
+    shown = BlockMap(state)
+    shown.layout(len(shown.shown), 4, 3)
+    assert (shown.tier_name, shown.total) == ("device", 8)
+    assert [shown.row(y).text for y in range(3)] == ["██··", "····", "    "]
+    assert shown.next_tier() == "host"
+    shown.layout(len(shown.shown), 4, 3)
+    assert shown.row(0).text == "░···"
+    assert shown.counts()["cached"] == 1
+    assert shown.next_tier() == "disk"
+    shown.layout(len(shown.shown), 4, 3)
+    assert shown.row(0).text == "◇◇··"
+    assert (list(shown.blocks_at(1, 0)), shown.cell_of(13)) == ([13], (1, 0))
+    shown.set_cursor(0)
+    assert shown.cursor == 12
+    shown.move(1, 0)
+    assert shown.cursor == 13
+    changes = state.apply(frame(2, 11.0, blocks=[(15, 1, 5, -1, 0, 4, 2, 0), (0, 1, 0, -1, 0, 0, 0, 0)]), 1.0)
+    assert shown.update(changes, 1.0) == {0}
+    assert shown.row(0).text == "◇▸·⇄"
+    assert shown.next_tier() == "device"
+    assert shown.update(changes, 1.0), "another tier is another picture"
+    assert shown.row(0).text == "·█··"
+    assert shown.cursor is None
+
+
+def test_one_tier_of_blocks_has_no_name_and_is_shown_whole() -> None:
+    shown = BlockMap(scene())
+    assert shown.tier_name is None
+    assert shown.next_tier() is None
+    assert shown.shown == range(64)
