@@ -72,7 +72,7 @@ def weigh(
     """``reserved`` blocks are promised to running requests; ``alone``: nothing runs, so no watermark is kept."""
     hits = find_prefix(request, pool) if policies.prefix_cache else []
     need = pool.blocks_for(rule.tokens_to_admit(request, pool.total * pool.block_size)) - len(hits)
-    idle_hits = sum(pool.refs_of(block) == 0 for block in hits)
+    idle_hits = sum(pool.refs_of(block) == 0 and not pool.copies[block] for block in hits)
     watermark = 0 if alone else int(policies.watermark * pool.total)
     return Offer(hits, need, pool.available - idle_hits - reserved - watermark, reserved, watermark)
 

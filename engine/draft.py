@@ -16,6 +16,8 @@ class Draft:
     admitted: list[Admission] = field(default_factory=list)
     preempted: list[Preemption] = field(default_factory=list)
     rejected: list[tuple[Request, str]] = field(default_factory=list)
+    stalled: list[Request] = field(default_factory=list)
+    """Running requests that wait for blocks which are still being copied out, or for room to copy some out."""
 
     def assign(self, request: Request, count: int) -> None:
         """The next ``count`` tokens of ``request`` are part of the batch."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from engine.pool import ACTIVE, CACHED, FREE, NOBODY, SHARED, TRANSFER, BlockPool
 from engine.prefix import NO_HASH
 from engine.request import Request, RequestState
+from engine.tiers.ledger import tier_violations
 from kvtop.protocol import BLOCK_STATES
 
 if TYPE_CHECKING:
@@ -39,6 +40,10 @@ def violations(scheduler: "Scheduler") -> list[str]:
     found += _hashes(tables, pool)
     found += _gauges(refs, pool)
     found += _promises(scheduler)
+    if scheduler.tiers is not None:
+        found += tier_violations(scheduler.tiers, scheduler.requests)
+    elif np.any(pool.copies):
+        found.append("blocks are in transfer, but there is no tier to copy to or from")
     return _cut(found)
 
 
@@ -56,7 +61,7 @@ def _queues(scheduler: "Scheduler") -> list[str]:
     if listed != sorted(scheduler.requests):
         found.append(f"live requests are {sorted(scheduler.requests)}, but running and waiting lists hold {listed}")
     for request in running:
-        if request.state not in (RequestState.PREFILL, RequestState.DECODE):
+        if request.state not in (RequestState.PREFILL, RequestState.DECODE, RequestState.LOADING):
             found.append(f"request {request.id} is in the running list but is {request.state}")
     for request in waiting:
         if request.state not in (RequestState.WAITING, RequestState.PREEMPTED):

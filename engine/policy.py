@@ -8,6 +8,7 @@ from typing import Any
 from engine.policies.capacity import CAPACITIES
 from engine.policies.eviction import EVICTIONS
 from engine.policies.free_order import FREE_ORDERS
+from engine.policies.offload import OFFLOADS, TIER_FULLS
 from engine.policies.order import ORDERS
 from engine.policies.preempt_action import PREEMPT_ACTIONS
 from engine.policies.requeue import REQUEUES
@@ -78,6 +79,19 @@ AXES: dict[str, PolicyAxis] = {
             kind="choice",
             help="In which order a request's blocks are released.",
             choices={name: order.help for name, order in FREE_ORDERS.items()},
+        ),
+        PolicyAxis(
+            name="offload",
+            kind="choice",
+            help="Which blocks of the prefix cache are also stored in the tiers below the device, to be loaded from there "
+            "when they are hit.",
+            choices=OFFLOADS,
+        ),
+        PolicyAxis(
+            name="tier_full",
+            kind="choice",
+            help="What becomes of a request that is to be swapped out when its tier has no room.",
+            choices=TIER_FULLS,
         ),
         PolicyAxis(
             name="prefix_cache",
@@ -189,6 +203,8 @@ class PolicySet:
     preempt_bound: int = 0
     eviction: str = "lru"
     free_order: str = "tail_first"
+    offload: str = "off"
+    tier_full: str = "drop"
     prefix_cache: bool = True
     max_running: int = 16
     token_budget: int = 512

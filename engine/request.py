@@ -10,6 +10,8 @@ class RequestState(StrEnum):
     WAITING = "waiting"
     PREFILL = "prefill"
     DECODE = "decode"
+    LOADING = "loading"
+    """Admitted, and waiting for blocks that are copied to the device for it."""
     PREEMPTED = "preempted"
     FINISHED = "finished"
 
@@ -128,7 +130,7 @@ class Request:
     def enter(self, state: RequestState, now: float) -> None:
         """Change state and book the time of the phase that ends."""
         spent = max(0.0, now - self.times.since)
-        if self.state in (RequestState.WAITING, RequestState.PREEMPTED):
+        if self.state in (RequestState.WAITING, RequestState.PREEMPTED, RequestState.LOADING):
             self.times.queue += spent
         elif self.state is RequestState.PREFILL:
             self.times.prefill += spent

@@ -19,7 +19,7 @@ Decisions where the sources differ or leave it open:
   go on computing is never found by others.
 """
 
-from engine import ledger
+from engine import ledger, tiering
 from engine.admission import check_servable, never_fits, weigh
 from engine.draft import Draft
 from engine.plan import Admission, HeadVerdict, Plan, PolicyChange, Preemption
@@ -33,6 +33,7 @@ from engine.preemption import pick_victim, preempt
 from engine.progress import append_token, count_recomputed, retain, write_kv
 from engine.promises import Promises, overcommitment
 from engine.request import FinishReason, Request, RequestState
+from engine.tiers.tiers import Tiers
 from engine.totals import Totals
 from engine.transition import plan_change
 from engine.verdict import (
@@ -43,6 +44,7 @@ from engine.verdict import (
     no_tokens_left,
     too_little_room,
     too_many_running,
+    waiting_for_copies,
 )
 from engine.waiting import WaitingQueue
 from engine.words import counted
@@ -60,12 +62,13 @@ class Scheduler:
     the queue was held back in the latest iteration.
     """
 
-    def __init__(self, pool: BlockPool, policies: PolicySet, *, max_model_len: int) -> None:
+    def __init__(self, pool: BlockPool, policies: PolicySet, *, max_model_len: int, tiers: Tiers | None = None) -> None:
         if max_model_len < 2:
             raise ValueError(f"a context of {max_model_len} tokens has no room for a prompt and an answer")
         self.pool = pool
         if pool.eviction != policies.eviction:
             pool.set_eviction(policies.eviction)
+        self.tiers = tiers
         self.policies = policies
         self.max_model_len = max_model_len
         self.requests: dict[int, Request] = {}
@@ -101,7 +104,7 @@ class Scheduler:
     def preempt(self, request: Request, now: float, cause: str) -> Preemption:
         """Make a running request wait again, on somebody's word. Raises ValueError if it does not run."""
         self._must_be_live(request)
-        if request.state not in RUNNING_STATES:
+        if request not in self.running:
             raise ValueError(f"request {request.id} is {request.state}; only a running one can be preempted")
         return preempt(self, request, now, cause)
 
@@ -112,12 +115,16 @@ class Scheduler:
 
         Scheduling again without a commit is harmless: the same tokens are planned again.
         """
+        if self.tiers is not None:
+            tiering.settle(self, self.tiers, now)
         notices = self._settle()
         evictions = self.pool.evictions
         draft = Draft(self.policies.token_budget)
         if not self.paused:
             self._grow_running(draft, now)
         self.verdict = self._admit_waiting(draft, now)
+        if self.tiers is not None:
+            tiering.work_ahead(self, self.tiers, now)
         return Plan(
             items=tuple(draft.items.values()),
             token_budget=self.policies.token_budget,
@@ -150,6 +157,8 @@ class Scheduler:
                 self.totals.prefill_tokens += item.count
             hashing = self.policies.prefix_cache
             write_kv(request, item.start, item.start + item.count, self.pool, now, hashing=hashing)
+            if self.tiers is not None:
+                tiering.filled(self, self.tiers, request, item.start, item.start + item.count, now)
             if token is None:
                 continue
             self.totals.decode_tokens += 1
@@ -210,7 +219,8 @@ class Scheduler:
 
     def reset_prefix_cache(self) -> int:
         """Forget what blocks contain; blocks in use keep their KV but match nobody new. Returns how many forgot."""
-        return self.pool.reset_hashes()
+        below = 0 if self.tiers is None else self.tiers.reset()
+        return self.pool.reset_hashes() + below
 
     def ledger_violations(self) -> list[str]:
         """What is wrong in the books, a sentence each; empty when all is well."""
@@ -227,9 +237,19 @@ class Scheduler:
             count = min(request.remaining, draft.budget)
             if self._make_room(request, request.computed + count, draft, now):
                 self._assign(request, count, draft, now)
+        if draft.stalled and not draft.items and self.tiers is not None and not self.tiers.pending:
+            # Everybody waits for room in a tier, and nobody will make any.
+            stuck = draft.stalled.pop(0)
+            draft.stalled.clear()
+            count = min(stuck.remaining, draft.budget)
+            if self._make_room(stuck, stuck.computed + count, draft, now, force=True):
+                self._assign(stuck, count, draft, now)
 
-    def _make_room(self, request: Request, tokens: int, draft: Draft, now: float) -> bool:
-        """Preempt until ``request`` can hold ``tokens`` tokens; False when it is out itself."""
+    def _make_room(self, request: Request, tokens: int, draft: Draft, now: float, *, force: bool = False) -> bool:
+        """Preempt until ``request`` can hold ``tokens`` tokens; False when it is out itself or must wait for copies.
+
+        ``force``: even those whose state finds no room in a tier that is full.
+        """
         if self.pool.blocks_for(tokens) > self.pool.total:
             why = f"{request.id} filled the whole pool of {self.pool.total} blocks; its output ends here"
             self.end(request, FinishReason.LENGTH, now, why)
@@ -239,7 +259,11 @@ class Scheduler:
         while need > self.pool.available:
             if self.rule.reserves:
                 raise RuntimeError(f"{request.id} was promised blocks that are not there; see ledger_violations()")
-            pick = pick_victim(self.running, self.policies, request)
+            victims = self.running if self.tiers is None or force else tiering.candidates(self, self.tiers)
+            if need <= self.pool.available + self.pool.leaving or not victims:
+                draft.stalled.append(request)
+                return False
+            pick = pick_victim(victims, self.policies, request)
             cause = f"{request.id} needs {counted(need, 'block', more=True)}, {self.pool.available} left; {pick.reason}"
             draft.preempted.append(
                 preempt(self, pick.victim, now, cause, by=request, need=need, protection=pick.protection)
@@ -276,6 +300,8 @@ class Scheduler:
                 return no_tokens_left(head, self.policies)
             if self.running and (verdict := above_resume_gate(head, self.policies, self.pool)) is not None:
                 return verdict
+            if self.tiers is not None and (verdict := tiering.held_back(self.tiers, head, self.policies)) is not None:
+                return verdict
             offer = weigh(
                 head, self.pool, self.rule, self.policies, reserved=self.reserved_blocks, alone=not self.running
             )
@@ -291,6 +317,8 @@ class Scheduler:
         if self.draining:
             target = CAPACITIES[self.policies.capacity]
             return draining(head, never_fits(head, self.pool, target), self.transition_text(), self.policies, self.pool)
+        if draft.stalled:
+            return waiting_for_copies(head, draft.stalled[0], self.policies, self.pool)
         if draft.preempted:
             return after_preemption(head, draft.preempted, self.policies, self.pool)
         return None
@@ -315,7 +343,10 @@ class Scheduler:
             self.totals.prefix_hit_tokens += request.cached
         if self.rule.reserves:
             self.promised.make(request)
-        count = min(request.remaining, draft.budget)
+        if self.tiers is not None:
+            tiering.hit(self, self.tiers, hits, now)
+        loading = self.tiers is not None and tiering.begin_load(self, self.tiers, request, now)
+        count = 0 if loading else min(request.remaining, draft.budget)
         if count:
             self._assign(request, count, draft, now)
         draft.admitted.append(Admission(request, request.cached, len(request.block_table), waited, first))
@@ -331,11 +362,13 @@ class Scheduler:
 
     def end(self, request: Request, reason: FinishReason, now: float, detail: str | None = None) -> None:
         """A live request is finished, wherever it is; it gives up what it holds."""
-        if request.state in RUNNING_STATES:
+        if request.state in RUNNING_STATES or request.state is RequestState.LOADING:
             self.running.remove(request)
             self.release(request, now)
         else:
             self.waiting.remove(request)
+        if self.tiers is not None:
+            self.tiers.drop(request.num, now)
         request.finish_reason, request.finish_detail = reason, detail
         request.enter(RequestState.FINISHED, now)
         del self.requests[request.num]
@@ -347,7 +380,9 @@ class Scheduler:
             self.verdict = None
 
     def release(self, request: Request, now: float) -> None:
-        """A running request gives up its blocks, and what was promised to it."""
+        """A running request gives up its blocks, and what was promised to it. Copies to them are not waited for."""
+        if self.tiers is not None:
+            self.tiers.cancel_load(request.num)
         for block in FREE_ORDERS[self.policies.free_order].arrange(request.block_table):
             self.pool.release(block, request.num, now)
         request.block_table = []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from engine import tiering
 from engine.admission import never_fits
 from engine.policies.capacity import CAPACITIES, CapacityRule
 from engine.policies.order import ORDERS
@@ -181,6 +182,7 @@ def _describe_the_rest(plan: ChangePlan, scheduler: "Scheduler") -> None:
             f"Blocks are released {new.free_order.replace('_', ' ')}, no more {old.free_order.replace('_', ' ')}; those "
             "that are cached keep their order."
         )
+    plan.effects += tiering.effects(old, new, scheduler.tiers)
     if new.prefix_cache and not old.prefix_cache:
         say(f"New requests look up their prefix again; {counted(len(pool.index), 'block')} can be found at once.")
     if old.prefix_cache and not new.prefix_cache:

@@ -34,6 +34,17 @@ def after_preemption(
     )
 
 
+def waiting_for_copies(head: Request, waits: Request, policies: PolicySet, pool: BlockPool) -> HeadVerdict:
+    """``waits``: a running request that cannot go on before copies to other tiers have ended."""
+    return HeadVerdict(
+        head,
+        "transfer",
+        f"{waits.id} waits for blocks that are being copied to another tier, and comes first",
+        rule=policies.rule("preempt_action"),
+        available_blocks=pool.available,
+    )
+
+
 def batch_running(head: Request, running: int, policies: PolicySet) -> HeadVerdict:
     return HeadVerdict(
         head,

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Protocol
 
-from engine.request import FinishReason, Request
+from engine.request import FinishReason, Request, RequestState
 
 if TYPE_CHECKING:
     from engine.scheduler import Scheduler
@@ -52,4 +52,34 @@ class Abort:
         return lost
 
 
-PREEMPT_ACTIONS: dict[str, PreemptAction] = {action.name: action for action in (Recompute(), Abort())}
+class Swap(Recompute):
+    """Copies its blocks to a lower tier and holds them there for it; recomputes where that is not possible."""
+
+    fate = "queued again"
+    cost = "computed tokens are kept in a lower tier, or given up where that has no room"
+
+    def __init__(self, name: str, tier: str) -> None:
+        self.name = name
+        self.tier = tier
+        self.help = (
+            f"Its blocks are copied to the {tier} tier, held there for it, and copied back before it runs again. Where "
+            "that tier has no room, tier_full decides; where there is no such tier, it is recomputed."
+        )
+
+    def take(self, scheduler: "Scheduler", victim: Request, now: float, cause: str) -> int:
+        tiers = scheduler.tiers
+        if tiers is None or victim.state is RequestState.LOADING or not victim.computed:
+            return super().take(scheduler, victim, now, cause)
+        books = tiers.named(self.tier)
+        if books is None or not tiers.swap_room(victim, books):
+            tiers.refuse_swap(victim, self.tier)
+            return super().take(scheduler, victim, now, cause)
+        tiers.swap_out(victim, books, now)
+        super().take(scheduler, victim, now, cause)
+        return 0
+
+
+SWAPS = {swap.name: swap for swap in (Swap("swap", "host"), Swap("swap_disk", "disk"))}
+
+_ACTIONS: tuple[PreemptAction, ...] = (Recompute(), *SWAPS.values(), Abort())
+PREEMPT_ACTIONS = {action.name: action for action in _ACTIONS}

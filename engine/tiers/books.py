@@ -134,11 +134,11 @@ class TierBooks:
             self.unused.remove(slot)
         self._clear(slot, now)
 
-    def reset(self, now: float) -> int:
+    def reset(self) -> int:
         """Forget all cached content. Returns how many blocks that were."""
         slots = list(self.index.values())
         for slot in slots:
-            self.give_up(slot, now)
+            self.give_up(slot, float(self.last_use[slot]))
         return len(slots)
 
     def oldest_cached(self, limit: int) -> list[int]:

@@ -13,6 +13,7 @@ from engine.plan import Plan
 from engine.policies.capacity import CAPACITIES
 from engine.policies.eviction import EVICTIONS
 from engine.policies.free_order import FREE_ORDERS
+from engine.policies.offload import OFFLOADS, TIER_FULLS
 from engine.policies.order import ORDERS
 from engine.policies.preempt_action import PREEMPT_ACTIONS
 from engine.policies.requeue import REQUEUES
@@ -45,6 +46,8 @@ VALUES: dict[str, st.SearchStrategy[bool | int | float | str]] = {
     "preempt_bound": st.sampled_from([0, 1, 2, 5]),
     "eviction": st.sampled_from(list(EVICTIONS)),
     "free_order": st.sampled_from(list(FREE_ORDERS)),
+    "offload": st.sampled_from(list(OFFLOADS)),
+    "tier_full": st.sampled_from(list(TIER_FULLS)),
     "prefix_cache": st.booleans(),
     "max_running": st.integers(1, 8),
     "token_budget": st.sampled_from([64, 32, 16, 1]),
@@ -153,7 +156,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert preemption.victim.id in named, "a victim was not announced"
         if transition == "preempt":
             assert "max_running" not in changes or len(self.scheduler.running) <= self.scheduler.policies.max_running
-            assert "capacity" not in changes or not self.scheduler.draining
+            assert "capacity" not in changes or not self.scheduler.draining or self._copying()
         else:
             assert not change.preempted
 
@@ -230,7 +233,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert not plan.items
             assert not plan.preempted
         elif ran or queue:
-            assert plan.items or plan.rejected, "a step with work to do did nothing"
+            assert plan.items or plan.rejected or self._copying(), "a step with work to do did nothing"
         produced = scheduler.totals.decode_tokens + scheduler.totals.finished
         self.now += 1.0
         finished = scheduler.commit(plan, self.runner.run(plan.items, plan.copies).tokens, self.now)
@@ -293,6 +296,10 @@ class SchedulerMachine(RuleBasedStateMachine):
         """Blocks these hold together, without those of the tokens being computed now."""
         size = self.pool.block_size
         return len({block for r in requests for block in r.block_table[: -(-r.computed // size)]})
+
+    def _copying(self) -> bool:
+        """Copies between tiers are under way, and what waits for them may wait."""
+        return self.scheduler.tiers is not None and self.scheduler.tiers.pending > 0
 
     def _pick(self, which: int, requests: Sequence[Request]) -> Request:
         return requests[which % len(requests)]

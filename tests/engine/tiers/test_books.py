@@ -95,7 +95,7 @@ def test_a_reset_forgets_what_is_cached_and_what_is_on_its_way(books: TierBooks)
     on_its_way = books.take(0.0, hash_=10)
     held = books.take(0.0, owner=1)
     books.wrote(held, 0.0, ok=True)
-    assert books.reset(1.0) == 2
+    assert books.reset() == 2
     books.wrote(on_its_way, 2.0, ok=True)
     assert books.index == {}
     assert books.counts == {FREE: 3, CACHED: 0, HELD: 1, TRANSFER: 0}

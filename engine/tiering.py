@@ -1,0 +1,184 @@
+"""What the scheduler does with the tiers below the device: whose blocks come back, what goes out, and who waits for it.
+
+Every function is for a scheduler that has tiers. They decide; `engine.tiers` keeps the books and moves the blocks.
+"""
+
+from typing import TYPE_CHECKING
+
+from engine.plan import HeadVerdict
+from engine.policies.offload import AHEAD, MIN_PRIORITY, REUSES
+from engine.policies.preempt_action import SWAPS
+from engine.policy import PolicySet
+from engine.prefix import NO_HASH, extend_hashes
+from engine.request import Request, RequestState
+from engine.tiers.swapped import Loaded
+from engine.tiers.tiers import Tiers
+from engine.words import counted
+
+if TYPE_CHECKING:
+    from engine.scheduler import Scheduler
+
+SPARE_SHARE = 16
+"""Storing ahead of eviction keeps one block of so many free."""
+
+AHEAD_AT_ONCE = 8
+"""Blocks copied out ahead of eviction at the same time."""
+
+
+def settle(scheduler: "Scheduler", tiers: Tiers, now: float) -> None:
+    """Book the copies that have ended; requests whose blocks have come go on."""
+    for loaded in tiers.poll(now):
+        request = scheduler.requests.get(loaded.num)
+        if request is not None and request.state is RequestState.LOADING:
+            _land(scheduler, request, loaded, now)
+
+
+def _land(scheduler: "Scheduler", request: Request, loaded: Loaded, now: float) -> None:
+    pool, table = scheduler.pool, request.block_table
+    size = pool.block_size
+    for place in range(loaded.first, loaded.first + loaded.blocks):
+        block, hash_ = table[place], loaded.hashes[place - loaded.first]
+        pool.write(block, min(size, loaded.tokens - place * size), now)
+        parent = pool.hash_of(table[place - 1]) if place else NO_HASH
+        # As everywhere: a block is found by others only if the one before it can be found.
+        if scheduler.policies.prefix_cache and hash_ != NO_HASH and (place == 0 or parent != NO_HASH):
+            pool.seal(block, hash_, parent)
+    request.computed = max(request.computed, loaded.tokens)
+    if not loaded.swapped:
+        request.cached += loaded.blocks * size
+        if request.admissions == 1:
+            scheduler.totals.prefix_hit_tokens += loaded.blocks * size
+    decodes = request.remaining == 1 and request.first_token is not None
+    request.enter(RequestState.DECODE if decodes else RequestState.PREFILL, now)
+
+
+def held_back(tiers: Tiers, head: Request, policies: PolicySet) -> HeadVerdict | None:
+    """The verdict on a head whose state cannot be brought back yet; None where that is no hindrance."""
+    state = tiers.swapped.get(head.num)
+    if state is None:
+        return None
+    rule = policies.rule("preempt_action")
+    if state.leaving:
+        left = counted(state.leaving, "block")
+        return HeadVerdict(
+            head, "transfer", f"{left} of its state are still on their way to {state.books.name}", rule=rule
+        )
+    if tiers.mover.room < len(state.slots):
+        return HeadVerdict(head, "transfer", "the copies under way come first", rule=rule)
+    return None
+
+
+def begin_load(scheduler: "Scheduler", tiers: Tiers, request: Request, now: float) -> bool:
+    """A request that was just admitted gets what the tiers hold for it: its own state, or more of its prefix.
+
+    False where there is nothing to wait for.
+    """
+    first, size = len(request.block_table), scheduler.pool.block_size
+    if request.num in tiers.swapped:
+        blocks = tiers.swapped_blocks(request.num, first)
+        if not blocks:
+            tiers.drop(request.num, now)  # The prefix cache has kept all of it.
+            return False
+        _take(scheduler, request, blocks, now)
+        tiers.load_swapped(request, first, now)
+    else:
+        if not scheduler.policies.prefix_cache or scheduler.policies.offload == "off":
+            return False
+        complete = (len(request.token_ids) - 1) // size
+        places = tiers.find(first, extend_hashes(request, complete, size)[:complete])
+        if request.admissions == 1:
+            tiers.count_lookup(complete - first, places)
+        del places[tiers.mover.room :]
+        if not places:
+            return False
+        _take(scheduler, request, len(places), now)
+        tiers.load(request, first, places, now)
+    request.enter(RequestState.LOADING, now)
+    return True
+
+
+def _take(scheduler: "Scheduler", request: Request, blocks: int, now: float) -> None:
+    for _ in range(blocks):
+        request.block_table.append(scheduler.pool.take(request.num, now))
+        scheduler.promised.keep(request)
+
+
+def candidates(scheduler: "Scheduler", tiers: Tiers) -> list[Request]:
+    """Who may be preempted: under tier_full=block only those whose state finds room."""
+    policies = scheduler.policies
+    swap = SWAPS.get(policies.preempt_action)
+    books = None if swap is None else tiers.named(swap.tier)
+    if books is None or policies.tier_full != "block":
+        return scheduler.running
+    return [r for r in scheduler.running if r.state is RequestState.LOADING or tiers.swap_room(r, books)]
+
+
+def filled(scheduler: "Scheduler", tiers: Tiers, request: Request, start: int, end: int, now: float) -> None:
+    """Positions ``start … end-1`` were computed: blocks that this completed are stored under offload=on_fill."""
+    if scheduler.policies.offload != "on_fill":
+        return
+    size = scheduler.pool.block_size
+    for block in request.block_table[start // size : end // size]:
+        if (hash_ := scheduler.pool.hash_of(block)) != NO_HASH:
+            tiers.store(block, hash_, now)
+
+
+def hit(scheduler: "Scheduler", tiers: Tiers, blocks: list[int], now: float) -> None:
+    """A request found these blocks in the device's prefix cache: under offload=by_reuse the often hit are stored."""
+    if scheduler.policies.offload != "by_reuse":
+        return
+    for block in blocks:
+        # Uses count the table that computed it too.
+        if scheduler.pool.uses[block] > REUSES:
+            tiers.store(block, scheduler.pool.hash_of(block), now)
+
+
+def work_ahead(scheduler: "Scheduler", tiers: Tiers, now: float) -> None:
+    """Where few blocks are free, copy out what would be evicted next, so that it is lost to nobody."""
+    pool, policies = scheduler.pool, scheduler.policies
+    if policies.offload not in AHEAD:
+        return
+    wanted = max(2, pool.total // SPARE_SHARE)
+    while pool.cached_blocks and pool.free_blocks + tiers.ahead < wanted and tiers.ahead < AHEAD_AT_ONCE:
+        # What is promised to running requests must stay available.
+        if pool.available <= scheduler.reserved_blocks or not tiers.store_room:
+            return
+        block = pool.hold_next_evicted(now)
+        hash_ = pool.hash_of(block)
+        if tiers.knows(hash_):
+            pool.unhold(block, forget=True)
+        elif policies.offload == "by_priority" and pool.priority[block] < MIN_PRIORITY:
+            pool.evictions += 1
+            pool.unhold(block, forget=True)
+        else:
+            tiers.store_ahead(block, hash_, now)
+
+
+def effects(old: PolicySet, new: PolicySet, tiers: Tiers | None) -> list[str]:
+    """What a change of the axes about tiers does, in sentences."""
+    said = []
+    cached = 0 if tiers is None else sum(len(books.index) for books in tiers.books)
+    if new.preempt_action != old.preempt_action and (swap := SWAPS.get(new.preempt_action)) is not None:
+        books = None if tiers is None else tiers.named(swap.tier)
+        if books is None:
+            said.append(f"This engine has no {swap.tier} tier: preempted requests are recomputed all the same.")
+        else:
+            said.append(f"{counted(books.available, 'block')} of {books.slots} can be used in the {swap.tier} tier.")
+    if new.preempt_action != old.preempt_action and tiers is not None and tiers.swapped:
+        said.append(
+            f"{counted(len(tiers.swapped), 'request')} swapped out before keep their state and come back with it."
+        )
+    if new.offload != old.offload:
+        said.append(
+            f"offload goes from {old.offload} to {new.offload}"
+            + ("." if tiers else "; this engine has no tier to store in.")
+        )
+        if tiers is not None and new.offload == "off" and cached:
+            said.append(f"{counted(cached, 'block')} stored before stay where they are, and are not looked up.")
+        if tiers is not None and old.offload == "off" and cached:
+            said.append(f"{counted(cached, 'block')} stored before can be found again at once.")
+    if new.tier_full != old.tier_full:
+        said.append(
+            f"When a tier is full, {'the victim keeps its blocks' if new.tier_full == 'block' else 'the victim is recomputed'}."
+        )
+    return said
