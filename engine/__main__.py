@@ -79,6 +79,12 @@ def parser() -> argparse.ArgumentParser:
         choices=["auto", *KV_DTYPE_NAMES],
         help="element type of the KV cache (default: the weights')",
     )
+    p.add_argument(
+        "--window",
+        default="",
+        metavar="W",
+        help="sliding window by layer, repeated over the layers: 64, or 64,full (default: the model's own)",
+    )
     p.add_argument("--seed", type=int, default=0, help="of the workload and of random weights")
     p.add_argument("--workload", default="none", choices=["none", "mix"], help="mix: the demo's chat mix")
     p.add_argument(
@@ -118,6 +124,7 @@ def config_from(args: argparse.Namespace) -> EngineConfig:
         device=args.device,
         attention=args.attention,
         kv_dtype=args.kv_dtype,
+        window=args.window,
         seed=args.seed,
         workload=args.workload,
         rate=args.rate,

@@ -13,7 +13,7 @@ from engine.describe import hello
 from engine.fetch import FetchError, Progress, ensure_model
 from engine.gguf import GgufError
 from engine.kv_cache import KVCache, KVCacheError
-from engine.load import SMOLLM2_SHAPE, LoadedModel, load_model, random_model
+from engine.load import SMOLLM2_SHAPE, LoadedModel, load_model, random_model, with_windows
 from engine.paged_tensor import kv_dtype
 from engine.policy import PolicySet
 from engine.pool import BlockPool
@@ -22,6 +22,7 @@ from engine.runner import ModelRunner
 from engine.scheduler import Scheduler
 from engine.server import Server
 from engine.telemetry import Telemetry
+from engine.window import describe_windows, parse_windows
 from engine.workload import MixWorkload, scale_for
 from kvtop.protocol import ModelFacts, PolicyValue
 from kvtop.publish import Publisher
@@ -69,6 +70,13 @@ def build(
         raise BuildError(str(error), "see: kvtop ctl policies") from None
     device = _device(config.device)
     model, notice = _model(config, device, progress, say, fallback_random)
+    if config.window:
+        try:
+            model = with_windows(model, parse_windows(config.window, model.config.layers))
+        except ValueError as error:
+            raise BuildError(str(error), "give --window a number of tokens, or such as 64,full") from None
+        laid_over = f"{describe_windows(model.config.windows)}, whatever the model was trained with"
+        notice = laid_over if notice is None else f"{laid_over}; {notice}"[:500]
     facts = model.config
     mix = config.workload == "mix"
     blocks = config.blocks or (MIX_BLOCKS if mix else DEFAULT_BLOCKS)
@@ -125,6 +133,7 @@ def build(
         device=_device_name(device),
         attention=backend,
         max_model_len=max_model_len,
+        windows=describe_windows(facts.windows) if facts.windows else None,
         workload=None if workload is None else workload.describe(),
         notice=notice,
         threads=torch.get_num_threads() if device == "cpu" else None,

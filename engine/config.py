@@ -21,6 +21,8 @@ class EngineConfig:
     attention: str = "auto"
     kv_dtype: str = "auto"
     """Element type of the KV cache: auto is the weights', the others are `KV_DTYPE_NAMES`."""
+    window: str = ""
+    """Sliding windows laid over the model's layers, as in `engine.window.parse_windows`; empty leaves the model's own."""
     seed: int = 0
     workload: str = "none"
     rate: float = 0.0

@@ -23,6 +23,7 @@ def hello(
     device: str,
     attention: str,
     max_model_len: int,
+    windows: str | None = None,
     workload: str | None,
     notice: str | None,
     threads: int | None,
@@ -55,6 +56,7 @@ def hello(
         axes=protocol_axes(),
         limits={
             "max_model_len": max_model_len,
+            "windows": windows,
             "seed": config.seed,
             "ledger_every": config.ledger_every,
             "threads": threads,

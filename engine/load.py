@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch import Tensor
 from engine.gguf import GgufError, read_gguf
 from engine.model import Decoder, Layer, ModelConfig, Weights
 from engine.tokenizer import BpeTokenizer, ByteTokenizer, TextTokenizer, TokenizerError
+from engine.window import Windows
 
 TINY = ModelConfig(
     name="random",
@@ -61,6 +62,12 @@ class LoadedModel:
         return str(self.decoder.dtype).removeprefix("torch.")
 
 
+def with_windows(model: LoadedModel, windows: Windows) -> LoadedModel:
+    """The same weights with layers that see so many tokens. Raises ValueError when there are not as many as layers."""
+    config = replace(model.config, windows=windows)
+    return replace(model, config=config, decoder=Decoder(config, model.decoder.weights))
+
+
 def default_dtype(device: str) -> torch.dtype:
     """bfloat16 on a GPU, float32 elsewhere."""
     return torch.bfloat16 if torch.device(device).type == "cuda" else torch.float32
@@ -97,10 +104,12 @@ def config_from_fields(
         head_size = int(fields.get("llama.attention.key_length", hidden // query_heads))
         if int(fields.get("llama.rope.dimension_count", head_size)) != head_size:
             raise GgufError(f"{path}: rotary positions on a part of the head are not built in")
+        layers = int(fields["llama.block_count"])
+        window = int(fields.get("llama.attention.sliding_window", 0))
         return ModelConfig(
             # The file's name says what users call it; the name inside is often an internal one.
             name=path.stem,
-            layers=int(fields["llama.block_count"]),
+            layers=layers,
             hidden=hidden,
             feed_forward=int(fields["llama.feed_forward_length"]),
             query_heads=query_heads,
@@ -110,6 +119,7 @@ def config_from_fields(
             context=int(fields["llama.context_length"]),
             rope_base=float(fields.get("llama.rope.freq_base", 10_000.0)),
             norm_epsilon=float(fields["llama.attention.layer_norm_rms_epsilon"]),
+            windows=(window,) * layers if window else (),
             eos_ids=eos_ids,
             revision=revision,
             stored_as=stored_as,

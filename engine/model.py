@@ -12,6 +12,7 @@ from torch import Tensor
 
 from engine.attention.base import AttentionBackend, BatchLayout
 from engine.kv_cache import KVCache
+from engine.window import Windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,9 @@ class ModelConfig:
     context: int
     rope_base: float = 10_000.0
     norm_epsilon: float = 1e-5
+    windows: Windows = ()
+    """Tokens that each layer sees, None for all; empty when all layers see all."""
+
     eos_ids: frozenset[int] = frozenset()
     revision: str | None = None
     """First 12 hex digits of the file's SHA-256; None for random weights."""
@@ -48,6 +52,15 @@ class ModelConfig:
             )
         if self.head_size % 2:
             raise ValueError(f"model {self.name}: head size {self.head_size} is odd; rotary positions need pairs")
+
+        if self.windows and len(self.windows) != self.layers:
+            raise ValueError(f"model {self.name}: {len(self.windows)} windows for {self.layers} layers")
+        if any(window is not None and window < 1 for window in self.windows):
+            raise ValueError(f"model {self.name}: a window of {min(w for w in self.windows if w is not None)} tokens")
+
+    def window(self, layer: int) -> int | None:
+        """Tokens that a layer sees, None for all."""
+        return self.windows[layer] if self.windows else None
 
     @property
     def group(self) -> int:
@@ -136,7 +149,7 @@ class Decoder:
             keys, values = cache.layer(number)
             keys.write(layout.slots, rotated[:, heads:])
             values.write(layout.slots, qkv[:, heads + kv_heads :])
-            mixed = attend(rotated[:, :heads], keys, values).reshape(rows, heads * size)
+            mixed = attend(rotated[:, :heads], keys, values, config.window(number)).reshape(rows, heads * size)
             if number == last:
                 # Past the last attention only the rows that sample matter: their KV is written, no layer follows.
                 mixed, x = mixed.index_select(0, layout.sample_rows), x.index_select(0, layout.sample_rows)

@@ -94,6 +94,9 @@ def _add_demo(commands: "argparse._SubParsersAction[_Parser]") -> None:
         help="element type of the KV cache (default: the weights')",
     )
     demo.add_argument(
+        "--window", metavar="W", help="sliding window by layer: 64, or 64,full for every other (default: the model's)"
+    )
+    demo.add_argument(
         "--set", action="append", default=[], metavar="AXIS=VALUE", help="policy at the start; may be repeated"
     )
     demo.add_argument("--expose-text", action="store_true", help="let prompts and outputs travel to viewers")

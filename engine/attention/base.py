@@ -58,9 +58,10 @@ class BatchLayout:
 class BatchAttention(Protocol):
     """Attention of one batch, called once a layer."""
 
-    def __call__(self, query: Tensor, keys: PagedTensor, values: PagedTensor) -> Tensor:
+    def __call__(self, query: Tensor, keys: PagedTensor, values: PagedTensor, window: int | None = None) -> Tensor:
         """``query``: ``[rows, query_heads, head_size]``; ``keys``, ``values``: a layer of the cache, in which the
-        batch's own KV is written already. Returns the query's shape. Row at position p sees positions 0 … p."""
+        batch's own KV is written already. Returns the query's shape. The row at position p sees positions 0 … p, of
+        these the last ``window`` where one is given."""
         ...
 
 

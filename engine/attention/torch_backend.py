@@ -14,7 +14,7 @@ PAD_FREELY_BLOCKS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Bucket:
+class Bucket:
     """Decode rows of like length, or one prefill span, as one call.
 
     ``blocks``: int64, flat, ``sequences * blocks each``. ``mask``: added to the scores, broadcastable to
@@ -33,21 +33,29 @@ class TorchAttention:
     name = "torch"
 
     def prepare(self, layout: BatchLayout, dtype: torch.dtype) -> BatchAttention:
-        buckets = decode_buckets(layout.decode, layout.block_size, dtype) if layout.decode else []
-        buckets += prefill_buckets(layout, dtype)
-        return _TorchBatch(buckets)
+        return _TorchBatch(layout, dtype)
 
 
 class _TorchBatch:
-    def __init__(self, buckets: list[_Bucket]) -> None:
-        self._buckets = buckets
+    def __init__(self, layout: BatchLayout, dtype: torch.dtype) -> None:
+        self._layout = layout
+        self._dtype = dtype
+        self._buckets: dict[int | None, list[Bucket]] = {}
+        """By window; the layers that share one share its masks."""
 
-    def __call__(self, query: Tensor, keys: PagedTensor, values: PagedTensor) -> Tensor:
-        parts = [attend_bucket(bucket, query[bucket.rows], keys, values) for bucket in self._buckets]
+    def __call__(self, query: Tensor, keys: PagedTensor, values: PagedTensor, window: int | None = None) -> Tensor:
+        if window not in self._buckets:
+            self._buckets[window] = self._cut(window)
+        parts = [attend_bucket(bucket, query[bucket.rows], keys, values) for bucket in self._buckets[window]]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
+    def _cut(self, window: int | None) -> list[Bucket]:
+        layout = self._layout
+        buckets = decode_buckets(layout.decode, layout.block_size, self._dtype, window) if layout.decode else []
+        return buckets + prefill_buckets(layout, self._dtype, window)
 
-def attend_bucket(bucket: _Bucket, query: Tensor, keys: PagedTensor, values: PagedTensor) -> Tensor:
+
+def attend_bucket(bucket: Bucket, query: Tensor, keys: PagedTensor, values: PagedTensor) -> Tensor:
     """``query``: ``[sequences * queries, query_heads, head_size]``, and so is the result."""
     rows, heads, size = query.shape
     kv_heads = keys.content.shape[2]
@@ -59,34 +67,61 @@ def attend_bucket(bucket: _Bucket, query: Tensor, keys: PagedTensor, values: Pag
     return mixed.transpose(1, 2).reshape(rows, heads, size)
 
 
-def decode_buckets(decode: DecodeRows, block_size: int, dtype: torch.dtype) -> list[_Bucket]:
-    """Cut the rows, longest first, where padding to the longest would more than double a row's work."""
-    sizes = [-(-length // block_size) for length in decode.lengths]
+def decode_buckets(decode: DecodeRows, block_size: int, dtype: torch.dtype, window: int | None = None) -> list[Bucket]:
+    """Cut the rows, longest first, where padding to the longest would more than double a row's work.
+
+    Blocks before a row's window are not gathered.
+    """
+    skipped = [_blocks_before(length - 1, window, block_size) for length in decode.lengths]
+    sizes = [-(-length // block_size) - out for length, out in zip(decode.lengths, skipped, strict=True)]
     buckets = []
     first = 0
+    # Of rows that fill their window a later one may span a block more than the first.
+    longest = sizes[0]
     for row in range(1, len(sizes) + 1):
-        longest = sizes[first]
         if row < len(sizes) and (2 * sizes[row] >= longest or longest <= PAD_FREELY_BLOCKS):
+            longest = max(longest, sizes[row])
             continue
-        blocks = decode.tables[first:row, :longest].long().flatten()
-        lengths = torch.tensor(decode.lengths[first:row], device=blocks.device)
-        seen = torch.arange(longest * block_size, device=blocks.device) < lengths[:, None]
-        buckets.append(_Bucket(slice(first, row), row - first, blocks, _additive(seen, dtype)[:, None, None, :]))
-        first = row
+        device = decode.tables.device
+        lengths = torch.tensor(decode.lengths[first:row], device=device)
+        tokens = torch.arange(longest * block_size, device=device)
+        if window is None:
+            blocks = decode.tables[first:row, :longest].long()
+            seen = tokens < lengths[:, None]
+        else:
+            starts = torch.tensor(skipped[first:row], device=device)[:, None]
+            # Past a table's end its last block is taken again; its tokens count as positions past the length.
+            columns = (starts + torch.arange(longest, device=device)).clamp_max(decode.tables.shape[1] - 1)
+            blocks = decode.tables[first:row].long().gather(1, columns)
+            positions = starts * block_size + tokens
+            seen = (positions < lengths[:, None]) & (positions >= lengths[:, None] - window)
+        mask = _additive(seen, dtype)[:, None, None, :]
+        buckets.append(Bucket(slice(first, row), row - first, blocks.flatten(), mask))
+        if row < len(sizes):
+            first, longest = row, sizes[row]
     return buckets
 
 
-def prefill_buckets(layout: BatchLayout, dtype: torch.dtype) -> list[_Bucket]:
+def prefill_buckets(layout: BatchLayout, dtype: torch.dtype, window: int | None = None) -> list[Bucket]:
     """One call a span: lengths differ too much for padding to pay."""
-    return [_prefill_bucket(span, layout.block_size, dtype) for span in layout.prefill]
+    return [_prefill_bucket(span, layout.block_size, dtype, window) for span in layout.prefill]
 
 
-def _prefill_bucket(span: PrefillSpan, block_size: int, dtype: torch.dtype) -> _Bucket:
+def _prefill_bucket(span: PrefillSpan, block_size: int, dtype: torch.dtype, window: int | None) -> Bucket:
     device = span.blocks.device
-    tokens = torch.arange(len(span.blocks) * block_size, device=device)
-    positions = torch.arange(span.start, span.start + span.count, device=device)
-    mask = _additive(tokens <= positions[:, None], dtype)
-    return _Bucket(slice(span.first_row, span.first_row + span.count), 1, span.blocks, mask)
+    skipped = _blocks_before(span.start, window, block_size)
+    tokens = torch.arange(skipped * block_size, len(span.blocks) * block_size, device=device)
+    positions = torch.arange(span.start, span.start + span.count, device=device)[:, None]
+    seen = tokens <= positions
+    if window is not None:
+        seen &= tokens > positions - window
+    rows = slice(span.first_row, span.first_row + span.count)
+    return Bucket(rows, 1, span.blocks[skipped:], _additive(seen, dtype))
+
+
+def _blocks_before(position: int, window: int | None, block_size: int) -> int:
+    """Whole blocks before the window of a token at ``position``."""
+    return 0 if window is None else max(0, position - window + 1) // block_size
 
 
 def _additive(seen: Tensor, dtype: torch.dtype) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from engine.attention.base import AttentionError, BatchAttention, BatchLayout, DecodeRows
-from engine.attention.torch_backend import attend_bucket, prefill_buckets
+from engine.attention.torch_backend import Bucket, attend_bucket, prefill_buckets
 from engine.kernels.paged_decode import paged_decode
 from engine.paged_tensor import PagedTensor
 
@@ -33,12 +33,18 @@ class _TritonBatch:
         self._lengths = torch.tensor(
             layout.decode.lengths if layout.decode else [], dtype=torch.int32, device=layout.slots.device
         )
-        self._spans = prefill_buckets(layout, dtype)
+        self._layout = layout
+        self._dtype = dtype
+        self._spans: dict[int | None, list[Bucket]] = {}
+        """By window; the layers that share one share its masks."""
 
-    def __call__(self, query: Tensor, keys: PagedTensor, values: PagedTensor) -> Tensor:
+    def __call__(self, query: Tensor, keys: PagedTensor, values: PagedTensor, window: int | None = None) -> Tensor:
+        if window not in self._spans:
+            self._spans[window] = prefill_buckets(self._layout, self._dtype, window)
         parts = []
         if self._decode is not None:
             rows = query[: self._decode_rows]
-            parts.append(paged_decode(rows, keys.content, values.content, self._decode.tables, self._lengths))
-        parts += [attend_bucket(span, query[span.rows], keys, values) for span in self._spans]
+            tables = self._decode.tables
+            parts.append(paged_decode(rows, keys.content, values.content, tables, self._lengths, window))
+        parts += [attend_bucket(span, query[span.rows], keys, values) for span in self._spans[window]]
         return parts[0] if len(parts) == 1 else torch.cat(parts)

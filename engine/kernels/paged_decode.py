@@ -13,6 +13,8 @@ from torch import Tensor
 TILE = 64
 """Tokens handled at once; a tile may span several blocks or a part of one."""
 
+NO_WINDOW = 2**31 - 1
+
 MIN_GROUP = 16
 """`tl.dot` wants at least 16 rows; the missing query heads are masked."""
 
@@ -26,6 +28,7 @@ def paged_decode_kernel(  # type: ignore[no-untyped-def]
     table_ptr,
     length_ptr,
     scale,
+    window,
     out_row_stride,
     out_head_stride,
     query_row_stride,
@@ -58,9 +61,11 @@ def paged_decode_kernel(  # type: ignore[no-untyped-def]
     highest = tl.full([GROUP_PADDED], float("-inf"), tl.float32)
     total = tl.zeros([GROUP_PADDED], tl.float32)
     mixed = tl.zeros([GROUP_PADDED, HEAD_PADDED], tl.float32)
-    for first in range(0, length, TILE):
+    # The first tile holds the first position that is seen, so no tile is without any: the sums stay finite.
+    begin = tl.maximum(length - window, 0)
+    for first in range(begin // TILE * TILE, length, TILE):
         position = first + tl.arange(0, TILE)
-        seen = position < length
+        seen = (position >= begin) & (position < length)
         block = tl.load(table_ptr + sequence * table_row_stride + position // BLOCK_SIZE, mask=seen, other=0)
         # 64 bits: a pool may hold more elements than 32 bits count.
         offset = block.to(tl.int64) * block_stride + (position % BLOCK_SIZE) * slot_stride + kv_head * kv_head_stride
@@ -86,13 +91,15 @@ def paged_decode_kernel(  # type: ignore[no-untyped-def]
     )
 
 
-def paged_decode(query: Tensor, keys: Tensor, values: Tensor, tables: Tensor, lengths: Tensor) -> Tensor:
+def paged_decode(
+    query: Tensor, keys: Tensor, values: Tensor, tables: Tensor, lengths: Tensor, window: int | None = None
+) -> Tensor:
     """Attention of one token a sequence.
 
     ``query``: ``[sequences, query_heads, head_size]``. ``keys``, ``values``: ``[blocks, block_size, kv_heads,
     head_size]`` with equal strides, of a float type of 16 or 32 bits, converted to the query's as they are read.
-    ``tables``: int32 ``[sequences, most blocks]``. ``lengths``: int32 ``[sequences]``, tokens seen, at least 1.
-    Returns the query's shape and dtype; sums are float32.
+    ``tables``: int32 ``[sequences, most blocks]``. ``lengths``: int32 ``[sequences]``, tokens of each, at least 1.
+    ``window``: of these the last so many are seen, None for all. Returns the query's shape and dtype; sums are float32.
     """
     sequences, query_heads, head_size = query.shape
     block_size, kv_heads = keys.shape[1], keys.shape[2]
@@ -106,6 +113,7 @@ def paged_decode(query: Tensor, keys: Tensor, values: Tensor, tables: Tensor, le
         tables,
         lengths,
         head_size**-0.5,
+        NO_WINDOW if window is None else window,
         out.stride(0),
         out.stride(1),
         query.stride(0),

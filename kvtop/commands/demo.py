@@ -43,7 +43,7 @@ def engine_arguments(options: argparse.Namespace) -> list[str]:
     arguments = ["--parent-stdin", "--ready-json", "--workload", options.workload, "--model", options.model]
     if options.model == "smollm2":
         arguments.append("--fallback-random")
-    for name in ("name", "seed", "blocks", "block_size", "device", "attention", "kv_dtype", "rate"):
+    for name in ("name", "seed", "blocks", "block_size", "device", "attention", "kv_dtype", "window", "rate"):
         if (value := getattr(options, name)) is not None:
             arguments += [f"--{name.replace('_', '-')}", str(value)]
     for setting in options.set:

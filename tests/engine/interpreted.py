@@ -14,7 +14,7 @@ from torch import Tensor
 
 from engine.attention import TorchAttention, attention_backend
 from engine.kernels.paged_decode import TILE, paged_decode
-from engine.load import random_model
+from engine.load import random_model, with_windows
 from engine.paged_tensor import KV_DTYPES
 from tests.engine.serving import generate, make_request, make_runner, scattered_table
 
@@ -25,17 +25,29 @@ POOL = 256
 KV_HEADS = 2
 
 
-def reference(query: Tensor, keys: Tensor, values: Tensor, table: Tensor, length: int) -> Tensor:
+WINDOWS = [*itertools.product((8, 16), (1, 7, TILE, TILE + 3))]
+"""Block size and window: within a block, of a tile, over the edges of both."""
+
+MIXED = ("bfloat16", "float16")
+"""Element types of the cache under float32 queries."""
+
+
+def reference(
+    query: Tensor, keys: Tensor, values: Tensor, table: Tensor, length: int, window: int | None = None
+) -> Tensor:
     """One sequence's attention from the definition, in float64."""
+    first = 0 if window is None else max(0, length - window)
     kv_heads, size = keys.shape[2:]
     group = query.shape[0] // kv_heads
-    key = keys[table.long()].reshape(-1, kv_heads, size)[:length].double().repeat_interleave(group, dim=1)
-    value = values[table.long()].reshape(-1, kv_heads, size)[:length].double().repeat_interleave(group, dim=1)
+    key = keys[table.long()].reshape(-1, kv_heads, size)[first:length].double().repeat_interleave(group, dim=1)
+    value = values[table.long()].reshape(-1, kv_heads, size)[first:length].double().repeat_interleave(group, dim=1)
     scores = torch.einsum("hd,thd->ht", query.double(), key) / math.sqrt(size)
     return torch.einsum("ht,thd->hd", scores.softmax(dim=-1), value)
 
 
-def kernel_error(block_size: int, group: int, head_size: int) -> float:
+def kernel_error(
+    block_size: int, group: int, head_size: int, window: int | None = None, dtype: torch.dtype = torch.float32
+) -> float:
     """Largest difference over ragged lengths: 1, around a block and a tile, exact multiples, several tiles.
 
     Everything the kernel must not look at is NaN, so that a read too many shows in the result.
@@ -48,23 +60,24 @@ def kernel_error(block_size: int, group: int, head_size: int) -> float:
     # A slice of a wider tensor, as the model passes it: rows are not contiguous.
     query = torch.randn(len(lengths), heads + 2 * KV_HEADS, head_size)[:, :heads]
     worst = 0.0
-    keys, values = (torch.randn(POOL, block_size, KV_HEADS, head_size) for _ in range(2))
+    keys, values = (torch.randn(POOL, block_size, KV_HEADS, head_size).to(dtype) for _ in range(2))
     for row, length in enumerate(lengths):
         hidden_keys, hidden_values = torch.full_like(keys, torch.nan), torch.full_like(values, torch.nan)
-        for position in range(length):
+        for position in range(0 if window is None else max(0, length - window), length):
             slot = (int(tables[row, position // block_size]), position % block_size)
             hidden_keys[slot], hidden_values[slot] = keys[slot], values[slot]
         table = tables[row].clone()
         table[-(-length // block_size) :] = 2**30
         one = slice(row, row + 1)
         alone = paged_decode(
-            query[one], hidden_keys, hidden_values, table[None], torch.tensor([length], dtype=torch.int32)
+            query[one], hidden_keys, hidden_values, table[None], torch.tensor([length], dtype=torch.int32), window
         )
-        expected = reference(query[row], keys, values, tables[row], length)
+        expected = reference(query[row], keys, values, tables[row], length, window)
         worst = max(worst, _distance(alone[0].double(), expected))
-    together = paged_decode(query, keys, values, tables, torch.tensor(lengths, dtype=torch.int32))
+    together = paged_decode(query, keys, values, tables, torch.tensor(lengths, dtype=torch.int32), window)
     for row, length in enumerate(lengths):
-        worst = max(worst, _distance(together[row].double(), reference(query[row], keys, values, tables[row], length)))
+        expected = reference(query[row], keys, values, tables[row], length, window)
+        worst = max(worst, _distance(together[row].double(), expected))
     return worst
 
 
@@ -74,8 +87,8 @@ def _distance(left: Tensor, right: Tensor) -> float:
 
 
 def model_outputs(backend: str) -> list[list[int]]:
-    """Greedy tokens of the whole random model, a mixed batch with prefill in chunks on scattered blocks."""
-    model = random_model(seed=3)
+    """Greedy tokens of a random model with one sliding layer: a mixed batch, prefill in chunks, scattered blocks."""
+    model = with_windows(random_model(seed=3), (None, 10))
     attention = TorchAttention() if backend == "torch" else attention_backend("triton", "cpu", KV_DTYPES["float32"])
     runner = make_runner(model, blocks=POOL, block_size=8, attention=attention)
     free = scattered_table(POOL, POOL * 8, 8, seed=1)
@@ -92,6 +105,8 @@ def main() -> None:
         f"block {block_size}, group {group}, head {head_size}": kernel_error(block_size, group, head_size)
         for block_size, group, head_size in SHAPES
     }
+    errors |= {f"block {size}, window {window}": kernel_error(size, 3, 64, window) for size, window in WINDOWS}
+    errors |= {f"cache of {name}": kernel_error(16, 3, 64, dtype=getattr(torch, name)) for name in MIXED}
     json.dump({"errors": errors, "torch": model_outputs("torch"), "triton": model_outputs("triton")}, sys.stdout)
 
 

@@ -125,10 +125,16 @@ def test_the_models_facts_come_from_the_file(model_file: Path) -> None:
     assert config.name == "tiny"
     assert config.revision == hashlib.sha256(model_file.read_bytes()).hexdigest()[:12]
     assert config.stored_as == "Q4_1"
+    assert config.windows == ()
     assert config.eos_ids == {0, 2}
     assert not config.random_weights
     assert model.weight_dtype == "float32"
     assert model.decoder.parameters == sum(data.size for data in tiny_gguf.tensors().values())
+
+
+def test_a_models_sliding_window_comes_from_the_file(tmp_path: Path) -> None:
+    config = load_model(tiny_gguf.write(tmp_path / "sliding.gguf", window=24)).config
+    assert config.windows == (24, 24)
 
 
 def test_a_model_from_the_cache_says_the_same(model_file: Path) -> None:

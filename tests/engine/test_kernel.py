@@ -14,6 +14,8 @@ pytestmark = pytest.mark.skipif(platform.system() != "Linux", reason="triton exi
 
 SHAPES = [f"block {b}, group {g}, head {h}" for b in (8, 16, 32) for g in (1, 3, 4) for h in (64, 128)]
 SHAPES += ["block 16, group 20, head 64", "block 16, group 3, head 80", "block 1, group 1, head 16"]
+SHAPES += [f"block {b}, window {w}" for b in (8, 16) for w in (1, 7, 64, 67)]
+SHAPES += ["cache of bfloat16", "cache of float16"]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +45,10 @@ def test_the_whole_model_says_the_same_with_either_backend(interpreted: dict[str
 
 @pytest.mark.parametrize("capability", [80, 90])
 @pytest.mark.parametrize(("dtype", "head_size", "group"), [("bf16", 64, 3), ("fp16", 128, 4), ("fp32", 64, 3)])
-def test_the_kernel_compiles_ahead_of_time(capability: int, dtype: str, head_size: int, group: int) -> None:
+@pytest.mark.parametrize("narrow_cache", [False, True], ids=["cache as queries", "cache of bf16"])
+def test_the_kernel_compiles_ahead_of_time(
+    capability: int, dtype: str, head_size: int, group: int, narrow_cache: bool
+) -> None:
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -61,6 +66,8 @@ def test_the_kernel_compiles_ahead_of_time(capability: int, dtype: str, head_siz
     names: list[str] = paged_decode_kernel.arg_names
     signature = dict.fromkeys(names, "i32")
     signature |= dict.fromkeys(("out_ptr", "query_ptr", "key_ptr", "value_ptr"), f"*{dtype}")
+    if narrow_cache:
+        signature |= dict.fromkeys(("key_ptr", "value_ptr"), "*bf16")
     signature |= {"table_ptr": "*i32", "length_ptr": "*i32", "scale": "fp32"}
     signature |= dict.fromkeys(constants, "constexpr")
     source = ASTSource(

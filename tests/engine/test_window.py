@@ -1,0 +1,244 @@
+"""Sliding windows against a masked reference, alone and beside full layers; and what they leave unread."""
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from engine.attention import TorchAttention
+from engine.attention.base import lay_out
+from engine.batch import BatchItem
+from engine.build import BuildError, build
+from engine.config import EngineConfig
+from engine.kv_cache import KVCache
+from engine.load import TINY, LoadedModel, random_model, with_windows
+from engine.paged_tensor import PagedTensor
+from engine.policy import PolicySet
+from engine.request import Request
+from engine.window import Windows, describe_windows, first_needed_position, parse_windows
+from kvtop.cli import build_parser
+from kvtop.commands.demo import engine_arguments
+from tests.engine.serving import Serving, advance, generate, make_request, make_runner, scattered_table
+
+BLOCKS = 128
+HEADS, GROUP, SIZE = 2, 3, 16
+LAYERS = 4
+PATTERNS: list[Windows] = [(6,) * 4, (9, None, 9, None), (1, 20, None, 8)]
+
+
+@pytest.fixture(scope="module")
+def model() -> LoadedModel:
+    return random_model(replace(TINY, layers=LAYERS), seed=4)
+
+
+@pytest.mark.parametrize("window", [1, 5, 8, 17, 1000])
+@pytest.mark.parametrize("block_size", [1, 8, 16])
+@pytest.mark.parametrize(
+    "spans",
+    [[(0, 1), (40, 1), (16, 1), (15, 1)], [(0, 20)], [(16, 16), (7, 13)], [(5, 4), (61, 1), (0, 9), (3, 1), (15, 1)]],
+    ids=["decode", "prefill", "later chunks", "mixed"],
+)
+def test_attention_equals_a_masked_reference(window: int, block_size: int, spans: list[tuple[int, int]]) -> None:
+    torch.manual_seed(window)
+    free = random.Random(0).sample(range(BLOCKS), BLOCKS)
+    items = []
+    for number, (start, count) in enumerate(spans):
+        taken = -(-(start + count) // block_size)
+        table, free = free[:taken], free[taken:]
+        items.append(BatchItem(make_request(number, [1] * (start + count), 8, table=table), start, count, True))
+    keys, values = (torch.randn(BLOCKS, block_size, HEADS, SIZE) for _ in range(2))
+    layout = lay_out(items, block_size, "cpu")
+    query = torch.randn(sum(item.count for item in items), HEADS * GROUP, SIZE)
+    attend = TorchAttention().prepare(layout, torch.float32)
+    result = attend(query, PagedTensor(keys), PagedTensor(values), window)
+    row = 0
+    for place in layout.order:
+        item = items[place]
+        table = torch.tensor(item.request.block_table)
+        key, value = (side[table].flatten(0, 1).double().repeat_interleave(GROUP, dim=1) for side in (keys, values))
+        scores = torch.einsum("qhd,thd->hqt", query[row : row + item.count].double(), key) / math.sqrt(SIZE)
+        scores += _mask(item.start + torch.arange(item.count), key.shape[0], window)
+        expected = torch.einsum("hqt,thd->qhd", scores.softmax(dim=-1), value)
+        torch.testing.assert_close(result[row : row + item.count].double(), expected, atol=2e-6, rtol=1e-5)
+        row += item.count
+
+
+def _mask(positions: Tensor, tokens: int, window: int | None) -> Tensor:
+    """0 where a position sees a token, else minus infinity."""
+    distance = positions[:, None] - torch.arange(tokens)
+    seen = (distance >= 0) & (distance < (window or tokens))
+    return torch.zeros(seen.shape, dtype=torch.float64).masked_fill_(~seen, float("-inf"))
+
+
+def _reference_logits(model: LoadedModel, tokens: list[int]) -> Tensor:
+    """The whole model in float64 without pages, chunks or a cache: masks say what each layer sees."""
+    config, weights = model.config, model.decoder.weights
+    kv, group, size = config.kv_heads, config.group, config.head_size
+    half = size // 2
+    angles = torch.arange(len(tokens)).double()[:, None] * config.rope_base ** (-torch.arange(half).double() / half)
+
+    def norm(x: Tensor, weight: Tensor) -> Tensor:
+        return x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + config.norm_epsilon) * weight.double()
+
+    def rotate(x: Tensor) -> Tensor:
+        left, right = x[..., :half], x[..., half:]
+        cosines, sines = angles.cos()[:, None], angles.sin()[:, None]
+        return torch.cat([left * cosines - right * sines, right * cosines + left * sines], dim=-1)
+
+    x = weights.embedding[torch.tensor(tokens)].double()
+    for number, layer in enumerate(weights.layers):
+        qkv = F.linear(norm(x, layer.attention_norm), layer.qkv.double()).view(len(tokens), -1, size)
+        query, key, value = qkv.split([config.query_heads, kv, kv], dim=1)
+        query, key = rotate(query), rotate(key).repeat_interleave(group, dim=1)
+        scores = torch.einsum("qhd,thd->hqt", query, key) / math.sqrt(size)
+        scores += _mask(torch.arange(len(tokens)), len(tokens), config.window(number))
+        mixed = torch.einsum("hqt,thd->qhd", scores.softmax(dim=-1), value.repeat_interleave(group, dim=1))
+        x = x + F.linear(mixed.reshape(len(tokens), -1), layer.attention_out.double())
+        gate, up = F.linear(norm(x, layer.feed_forward_norm), layer.gate_up.double()).chunk(2, dim=-1)
+        x = x + F.linear(F.silu(gate) * up, layer.down.double())
+    return F.linear(norm(x, weights.final_norm), weights.head.double())
+
+
+def _paged_logits(model: LoadedModel, tokens: list[int], chunks: list[int], block_size: int = 4) -> Tensor:
+    """The decoder's logits for every position, the tokens coming in chunks of these sizes."""
+    config = model.config
+    cache = KVCache(
+        layers=LAYERS, blocks=64, block_size=block_size, kv_heads=config.kv_heads, head_size=config.head_size
+    )
+    request = make_request(0, tokens, 1, table=scattered_table(64, len(tokens), block_size, seed=1))
+    logits, start = [], 0
+    for count in chunks:
+        layout = lay_out([BatchItem(request, start, count, True)], block_size, "cpu")
+        layout = replace(layout, sample_rows=torch.arange(count))
+        part = torch.tensor(tokens[start : start + count])
+        logits.append(model.decoder.forward(part, layout, cache, TorchAttention()))
+        start += count
+    return torch.cat(logits)
+
+
+@pytest.mark.parametrize("windows", [(), *PATTERNS], ids=str)
+@pytest.mark.parametrize("chunks", [[40], [13, 1, 1, 14, 11], [1] * 40], ids=["whole", "chunks", "one by one"])
+def test_the_model_equals_a_masked_reference(model: LoadedModel, windows: Windows, chunks: list[int]) -> None:
+    tokens = [(7 * i * i + 3) % 500 for i in range(40)]
+    sliding = with_windows(model, windows)
+    expected = _reference_logits(sliding, tokens)
+    torch.testing.assert_close(_paged_logits(sliding, tokens, chunks).double(), expected, atol=2e-5, rtol=1e-4)
+    if windows:
+        # The windows do something: without them the logits are others.
+        assert (expected - _reference_logits(model, tokens)).abs().max() > 0.01
+
+
+def _requests(model: LoadedModel) -> list[Request]:
+    free = scattered_table(BLOCKS, BLOCKS * 8, 8, seed=2)
+    requests = []
+    for number, prompt in enumerate(("a", "the quick brown fox jumps over the lazy dog", "0123456789" * 6)):
+        table, free = free[:12], free[12:]
+        requests.append(make_request(number, model.tokenizer.encode(prompt), 24, table=table))
+    return requests
+
+
+@pytest.mark.parametrize("windows", PATTERNS, ids=str)
+def test_batching_chunking_and_preemption_change_nothing(model: LoadedModel, windows: Windows) -> None:
+    sliding = with_windows(model, windows)
+    alone = [generate(make_runner(sliding, blocks=BLOCKS, block_size=8), [request])[0] for request in _requests(model)]
+    for chunk in (1000, 7, 1):
+        runner = make_runner(sliding, blocks=BLOCKS, block_size=8)
+        assert generate(runner, _requests(model), chunk=chunk) == alone
+    serving = Serving(
+        make_runner(sliding, blocks=BLOCKS, block_size=8), PolicySet(watermark=0.0, token_budget=32), blocks=40
+    )
+    requests = _requests(model)
+    for request in requests:
+        request.block_table.clear()
+
+    def interrupt(iteration: int) -> None:
+        if iteration == 9:
+            for request in list(serving.scheduler.running):
+                serving.scheduler.preempt(request, float(iteration), "forced by the test")
+
+    assert serving.serve(requests, interrupt) == alone
+    assert any(request.preemptions and request.recomputed for request in requests)
+
+
+@pytest.mark.parametrize("windows", [(6,) * 4, (3, 17, 8, 1)], ids=str)
+def test_blocks_before_all_windows_are_not_read(model: LoadedModel, windows: Windows) -> None:
+    """They hold no numbers any more, and nobody notices: neither a decode nor a chunk of a prompt."""
+    sliding = with_windows(model, windows)
+    block_size = 4
+
+    def outputs(spoil: bool, chunk: int) -> list[list[int]]:
+        runner = make_runner(sliding, blocks=BLOCKS, block_size=block_size)
+        request = make_request(0, sliding.tokenizer.encode("0123456789" * 4), 30, table=range(18))
+        while request.output_tokens < request.max_tokens:
+            advance(runner, [request], chunk)
+            if spoil:
+                gone = first_needed_position(windows, request.computed) // block_size
+                for part in runner.cache.parts:
+                    part[:, :, request.block_table[:gone]] = math.nan
+        assert not spoil or runner.cache.parts[0].isnan().any()
+        return [request.token_ids]
+
+    for chunk in (1000, 7):
+        assert outputs(True, chunk) == outputs(False, chunk)
+
+
+def test_the_first_position_needed() -> None:
+    assert first_needed_position((), 100) == 0
+    assert first_needed_position((8, None), 100) == 0
+    assert first_needed_position((8, 8), 7) == 0
+    assert first_needed_position((8, 8), 8) == 1
+    assert first_needed_position((8, 3), 100) == 93
+
+
+def test_windows_are_read_from_words() -> None:
+    assert parse_windows("64", 3) == (64, 64, 64)
+    assert parse_windows("64, full", 5) == (64, None, 64, None, 64)
+    assert parse_windows("full", 3) == ()
+    assert describe_windows(()) == "no sliding window"
+    assert describe_windows((64, 64)) == "sliding window of 64 tokens in all layers"
+    assert describe_windows((64, None, 8)) == "sliding window of 8 and 64 tokens in 2 of 3 layers"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0", "window '0' is neither a number of tokens above 0 nor full"),
+        ("-3", "window '-3' is neither"),
+        ("8,,8", "window '' is neither"),
+        ("²", "window '²' is neither"),
+        ("1,2,3", "windows for 3 layers, but the model has 2"),
+    ],
+)
+def test_windows_that_cannot_be_are_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_windows(text, 2)
+
+
+@pytest.mark.parametrize(
+    ("windows", "message"), [((8,), "1 windows for 4 layers"), ((8, 0, 8, 8), "a window of 0 tokens")]
+)
+def test_models_with_impossible_windows_are_refused(model: LoadedModel, windows: Windows, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        with_windows(model, windows)
+
+
+def test_an_engine_says_what_its_layers_see() -> None:
+    config = EngineConfig(name="sliding", model="random", blocks=8, block_size=8, device="cpu", window="16,full")
+    hello = build(config, lambda *_: None, lambda _: None).publisher.hello
+    assert hello.limits["windows"] == "sliding window of 16 tokens in 1 of 2 layers"
+    assert hello.notice is not None
+    assert hello.notice.startswith(
+        "sliding window of 16 tokens in 1 of 2 layers, whatever the model was trained with; "
+    )
+    assert build(replace(config, window=""), lambda *_: None, lambda _: None).publisher.hello.limits["windows"] is None
+    with pytest.raises(BuildError, match="window 'wide' is neither a number of tokens"):
+        build(replace(config, window="wide"), lambda *_: None, lambda _: None)
+
+
+def test_the_demo_passes_windows_on() -> None:
+    arguments = engine_arguments(build_parser().parse_args(["demo", "--window", "64,full"]))
+    assert arguments[arguments.index("--window") + 1] == "64,full"
