@@ -11,13 +11,20 @@ from engine.request import Request
 class BatchItem:
     """Compute the KV of positions ``start … start+count-1`` of ``request``.
 
-    ``samples``: these reach the end of its known tokens, so the next token is sampled.
+    ``samples``: these reach the end of its known tokens, so the next token is sampled. ``forks``: further samples of
+    its prompt, whose first tokens are drawn from the same logits.
     """
 
     request: Request
     start: int
     count: int
     samples: bool
+    forks: tuple[Request, ...] = ()
+
+    @property
+    def drawing(self) -> tuple[Request, ...]:
+        """Those that get a token each from this item, in the order of `StepOutput.tokens`."""
+        return (self.request, *self.forks) if self.samples else ()
 
     @property
     def is_decode(self) -> bool:
@@ -39,7 +46,7 @@ class BlockCopy:
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
-    """One token id for each item with ``samples``, in the batch's order; times in milliseconds, block copies in the forward pass's."""
+    """One token id for each of every item's ``drawing``, in the batch's order; times in milliseconds, block copies in the forward pass's."""
 
     tokens: list[int]
     forward_ms: float = 0.0

@@ -22,7 +22,9 @@ class Draft:
     def assign(self, request: Request, count: int) -> None:
         """The next ``count`` tokens of ``request`` are part of the batch."""
         end = request.computed + count
-        self.items[request.num] = BatchItem(request, request.computed, count, end == len(request.token_ids))
+        samples = end == len(request.token_ids)
+        forks = tuple(request.samples) if samples else ()
+        self.items[request.num] = BatchItem(request, request.computed, count, samples, forks)
         self.budget -= count
 
     def take_back(self, request: Request) -> None:

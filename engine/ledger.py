@@ -116,10 +116,7 @@ def _holders(tables: list[Request], refs: NDArray[np.int64], pool: BlockPool) ->
     ]
     several = np.flatnonzero(refs > 1)
     for block in several[~(pool.sealed[several] & (pool.fill[several] == pool.block_size))].tolist():
-        found.append(
-            f"block {block} is in the tables of {_who(tables, block)} though it can still be written "
-            f"({pool.fill[block]} of {pool.block_size} tokens)"
-        )
+        found += _shared_unsealed(block, [request for request in tables if block in request.block_table], pool)
     if sorted(pool.sharers) != several.tolist():
         found.append("the pool's record of sharers names other blocks than those that are shared")
     else:
@@ -127,6 +124,29 @@ def _holders(tables: list[Request], refs: NDArray[np.int64], pool: BlockPool) ->
             for block in request.block_table:
                 if refs[block] > 1 and request.num not in pool.sharers[block]:
                     found.append(f"block {block} is held by request {request.id}, who is not among its sharers")
+    return found
+
+
+def _shared_unsealed(block: int, holders: list[Request], pool: BlockPool) -> list[str]:
+    """Only samples of one prompt may share a block that is not sealed, and none of them may have written it since."""
+    who, fill = "requests " + ", ".join(request.id for request in holders), int(pool.fill[block])
+    first = holders[0]
+    if any(request.group is None or request.group != first.group for request in holders):
+        return [
+            f"block {block} is in the tables of {who} though it can still be written "
+            f"({fill} of {pool.block_size} tokens)"
+        ]
+    found = []
+    start = first.block_table.index(block) * pool.block_size
+    held = first.token_ids[start : start + fill]
+    for request in holders:
+        own = request.block_table.index(block) * pool.block_size
+        if own != start or request.token_ids[own : own + fill] != held:
+            found.append(f"block {block} was written while it is shared: {who} have other tokens in its place")
+            break
+    for request in holders:
+        if start < request.computed < start + pool.block_size and not request.forked_tail:
+            found.append(f"block {block} is about to be written by {request.id}, who shares it and plans no copy")
     return found
 
 
@@ -243,7 +263,8 @@ def _promises(scheduler: "Scheduler") -> list[str]:
     if total != scheduler.reserved_blocks:
         found.append(f"requests are promised {total} blocks, the scheduler counts {scheduler.reserved_blocks}")
     for request in scheduler.running:
-        due = pool.blocks_for(request.kv_limit) - len(request.block_table) if rule.reserves else 0
+        more = pool.blocks_for(request.kv_limit) - len(request.block_table) + request.forked_tail
+        due = more if rule.reserves else 0
         if request.reserved_blocks != due:
             found.append(
                 f"request {request.id} is promised {request.reserved_blocks} blocks; capacity={rule.name} owes it {due}"

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from engine.batch import BatchItem, BlockCopy
+from engine.copies import Copied
 from engine.policy import PolicySet
 from engine.request import Request
 
@@ -64,6 +65,8 @@ class Plan:
     token_budget: int
     copies: tuple[BlockCopy, ...] = ()
     """Done in their order before ``items`` are run."""
+    copied: list[Copied] = field(default_factory=list)
+    """Whom these give a block of its own, and why."""
     admitted: list[Admission] = field(default_factory=list)
     preempted: list[Preemption] = field(default_factory=list)
     rejected: list[tuple[Request, str]] = field(default_factory=list)

@@ -8,7 +8,7 @@ from engine.request import Request
 
 def due(request: Request, pool: BlockPool) -> int:
     """Blocks that a running request may still need, beyond those it holds, to reach its maximum."""
-    return pool.blocks_for(request.kv_limit) - len(request.block_table)
+    return pool.blocks_for(request.kv_limit) - len(request.block_table) + request.forked_tail
 
 
 def promises(running: Iterable[Request], pool: BlockPool) -> int:
@@ -41,7 +41,7 @@ class Promises:
         request.reserved_blocks = 0
 
     def keep(self, request: Request) -> None:
-        """One block was taken for ``request``: of those promised to it, if any were."""
+        """``request`` has, or needs no more, one of the blocks promised to it, if any were."""
         if request.reserved_blocks:
             request.reserved_blocks -= 1
             self.blocks -= 1

@@ -67,12 +67,20 @@ class Request:
     cache_salt: str = ""
     retention: tuple[Retention, ...] = ()
     """What parts of it are worth keeping in the cache, and for how long."""
+    samples: list["Request"] = field(default_factory=list)
+    """Further samples of its prompt, which fork off as soon as that is computed; empty from then on."""
+    group: int | None = None
+    """Num of the first of the samples drawn from one prompt; None for a request with one sample."""
+    siblings: int = 1
+    """Samples in that group, itself included."""
 
     state: RequestState = RequestState.WAITING
     block_table: list[int] = field(default_factory=list)
     computed: int = 0
     cached: int = 0
     reserved_blocks: int = 0
+    forked_tail: bool = False
+    """Its last block came from a fork and is still incomplete: it may need one more, for a copy before it writes."""
     hashes: list[int] = field(default_factory=list)
     """Chained hashes of its complete blocks known so far (64-bit), longest prefix first needed."""
 

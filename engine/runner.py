@@ -44,9 +44,10 @@ class ModelRunner:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         computed = time.perf_counter()
-        draws = [
-            Draw(item.request.sampling, item.request.num, item.start + item.count) for item in items if item.samples
-        ]
+        rows = [(row, item) for row, item in enumerate(item for item in items if item.samples) for _ in item.drawing]
+        if len(rows) > len(logits):
+            logits = logits[[row for row, _ in rows]]
+        draws = [Draw(each.sampling, each.num, item.start + item.count) for item in items for each in item.drawing]
         sampled = self.sampler.sample(logits, draws)
         return StepOutput(sampled, (computed - began) * 1e3, (time.perf_counter() - computed) * 1e3)
 

@@ -21,7 +21,10 @@ Decisions where the sources differ or leave it open:
 
 from engine import ledger, tiering
 from engine.admission import check_servable, never_fits, weigh
+from engine.batch import BatchItem
+from engine.copies import PendingCopies
 from engine.draft import Draft
+from engine.forking import end_samples, fork, must_copy, own_tail
 from engine.plan import Admission, HeadVerdict, Plan, PolicyChange, Preemption
 from engine.policies.capacity import CAPACITIES, CapacityRule
 from engine.policies.free_order import FREE_ORDERS
@@ -76,6 +79,7 @@ class Scheduler:
         self.waiting = WaitingQueue(ORDERS[policies.order], REQUEUES[policies.requeue])
         self.totals = Totals()
         self.promised = Promises(pool)
+        self.copies = PendingCopies()
         self.rule: CapacityRule = CAPACITIES[policies.capacity]
         self.paused = False
         self.verdict: HeadVerdict | None = None
@@ -125,9 +129,12 @@ class Scheduler:
         self.verdict = self._admit_waiting(draft, now)
         if self.tiers is not None:
             tiering.work_ahead(self, self.tiers, now)
+        copied = self.copies.planned()
         return Plan(
             items=tuple(draft.items.values()),
             token_budget=self.policies.token_budget,
+            copies=tuple(each.copy for each in copied),
+            copied=copied,
             admitted=draft.admitted,
             preempted=draft.preempted,
             rejected=draft.rejected,
@@ -137,18 +144,19 @@ class Scheduler:
         )
 
     def commit(self, plan: Plan, tokens: list[int], now: float) -> list[Request]:
-        """The plan's items were computed; ``tokens`` has one for each item that samples, in the plan's order.
+        """The plan's items were computed; ``tokens`` has one for each of their ``drawing``, in the plan's order.
 
         Returns the requests that this finished. Items of requests that were aborted or preempted since the plan was
         made are passed over. Raises ValueError for a wrong number of tokens.
         """
-        wanted = sum(item.samples for item in plan.items)
+        wanted = sum(len(item.drawing) for item in plan.items)
         if len(tokens) != wanted:
             raise ValueError(f"the batch samples {wanted} tokens, {len(tokens)} came back")
+        self.copies.done(plan.copies)
         sampled = iter(tokens)
         finished: list[Request] = []
         for item in plan.items:
-            token = next(sampled) if item.samples else None
+            drawn = [next(sampled) for _ in item.drawing]
             request = item.request
             if request.state not in RUNNING_STATES or request.computed != item.start:
                 continue
@@ -159,12 +167,20 @@ class Scheduler:
             write_kv(request, item.start, item.start + item.count, self.pool, now, hashing=hashing)
             if self.tiers is not None:
                 tiering.filled(self, self.tiers, request, item.start, item.start + item.count, now)
-            if token is None:
-                continue
-            self.totals.decode_tokens += 1
-            if (reason := append_token(request, token, self.max_model_len, now)) is not None:
-                self.end(request, reason, now)
-                finished.append(request)
+            if drawn:
+                finished += self._take_tokens(item, drawn, now)
+        return finished
+
+    def _take_tokens(self, item: BatchItem, tokens: list[int], now: float) -> list[Request]:
+        """Each that draws from ``item`` gets its token; samples fork off first. Returns those that end with it."""
+        request = item.request
+        self.totals.decode_tokens += len(tokens)
+        request.samples = []
+        forks = zip(item.forks, tokens[1:], strict=True)
+        finished = [sample for sample, token in forks if fork(self, request, sample, token, now)]
+        if (reason := append_token(request, tokens[0], self.max_model_len, now)) is not None:
+            self.end(request, reason, now)
+            finished.append(request)
         return finished
 
     # Control
@@ -255,8 +271,7 @@ class Scheduler:
             self.end(request, FinishReason.LENGTH, now, why)
             draft.rejected.append((request, why))
             return False
-        need = self.pool.blocks_for(tokens) - len(request.block_table)
-        while need > self.pool.available:
+        while (need := self._lacking(request, tokens)) > self.pool.available:
             if self.rule.reserves:
                 raise RuntimeError(f"{request.id} was promised blocks that are not there; see ledger_violations()")
             victims = self.running if self.tiers is None or force else tiering.candidates(self, self.tiers)
@@ -273,8 +288,17 @@ class Scheduler:
                 return False
         return True
 
+    def _lacking(self, request: Request, tokens: int) -> int:
+        """Blocks to be taken before ``request`` can hold ``tokens`` tokens, one for a copy of its last included."""
+        return self.pool.blocks_for(tokens) - len(request.block_table) + must_copy(request, self.pool)
+
     def _assign(self, request: Request, count: int, draft: Draft, now: float) -> None:
         """Plan the next ``count`` tokens of ``request`` and take the blocks for them; they are there."""
+        if (copy := own_tail(request, self.pool, now)) is not None:
+            self.copies.add(request, copy, "about to write a block that others hold")
+        if request.forked_tail:
+            request.forked_tail = False
+            self.promised.keep(request)
         for _ in range(self.pool.blocks_for(request.computed + count) - len(request.block_table)):
             request.block_table.append(self.pool.take(request.num, now))
             self.promised.keep(request)
@@ -369,6 +393,7 @@ class Scheduler:
             self.waiting.remove(request)
         if self.tiers is not None:
             self.tiers.drop(request.num, now)
+        end_samples(request, reason, now)
         request.finish_reason, request.finish_detail = reason, detail
         request.enter(RequestState.FINISHED, now)
         del self.requests[request.num]
@@ -386,6 +411,8 @@ class Scheduler:
         for block in FREE_ORDERS[self.policies.free_order].arrange(request.block_table):
             self.pool.release(block, request.num, now)
         request.block_table = []
+        request.forked_tail = False
+        self.copies.drop(request)
         self.promised.drop(request)
 
     def _must_be_live(self, request: Request) -> None:

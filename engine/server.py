@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from engine.control import Control
 from engine.core import Engine
+from engine.forking import MAX_SAMPLES, add_samples
 from engine.request import Request, SamplingParams
 from engine.retention import Retention
 from engine.telemetry import Telemetry
@@ -60,8 +61,14 @@ class Server:
         priority: int = 0,
         sampling: SamplingParams | None = None,
         retention: tuple[Retention, ...] = (),
+        n: int = 1,
     ) -> Request:
-        """Queue one request. Raises ValueError where it can never be served."""
+        """Queue one request; with ``n``, that many samples of its prompt, of which it is the first.
+
+        Raises ValueError where it can never be served.
+        """
+        if not 1 <= n <= MAX_SAMPLES:
+            raise ValueError(f"{n} samples cannot be drawn from one prompt; choose 1 to {MAX_SAMPLES}")
         num = next(self._numbers)
         now = self.engine.clock()
         request = Request(
@@ -77,6 +84,8 @@ class Server:
             sampling=sampling or SamplingParams(),
             retention=retention,
         )
+        if n > 1:
+            add_samples(request, [next(self._numbers) for _ in range(n - 1)])
         self.engine.scheduler.add(request, now)
         self.telemetry.touch(request)
         return request

@@ -6,6 +6,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
 
+from engine.copies import Copied
 from engine.core import Engine, Step
 from engine.plan import Admission, HeadVerdict, Preemption
 from engine.request import FinishReason, Request, RequestState
@@ -246,14 +247,30 @@ class Telemetry:
             self.finished(request, why)
         for notice in plan.notices:
             self.event("notice", detail=notice)
+        for copied in plan.copied:
+            self._copied(copied)
         for item in plan.items:
             self._touched[item.request.num] = item.request
+            for sample in item.forks:
+                self.touch(sample)
         for request in step.finished:
             self.finished(request)
         self._evicted += plan.evicted
         if self._evicted and step.ended - self._evicted_since >= EVICTION_EVENT_EVERY:
             self.event("evict", blocks=self._evicted, cause="room for new content, least recently used first")
             self._evicted, self._evicted_since = 0, step.ended
+
+    def _copied(self, copied: Copied) -> None:
+        copy = copied.copy
+        self.event(
+            "copy",
+            request=copied.request.num,
+            request_id=copied.request.id,
+            blocks=1,
+            tokens=copy.tokens,
+            cause=copied.why,
+            detail=f"block {copy.source} to block {copy.target}",
+        )
 
     def _admitted(self, admission: Admission) -> None:
         request = admission.request
@@ -274,6 +291,8 @@ class Telemetry:
             "label": request.label,
             "state": str(request.state),
             "priority": request.priority,
+            "group": request.group,
+            "siblings": None if request.group is None else request.siblings,
             "arrival": request.arrival_wall,
             "prompt_tokens": request.prompt_tokens,
             "max_tokens": request.max_tokens,

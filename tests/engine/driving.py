@@ -45,14 +45,15 @@ class FakeRunner:
                 block = item.request.block_table[position // self._size]
                 held, own = self._memory[block][position % self._size], histories[item.request.num][position]
                 assert held == own, f"position {position} of {item.request.id} in block {block} holds other content"
-        return StepOutput([self._token(item.request) for item in items if item.samples])
+        return StepOutput([self._token(request) for item in items for request in item.drawing])
 
     def _history(self, request: Request) -> list[int]:
         so_far = hash(tuple(request.cache_salt.encode()))
         return [so_far := hash((so_far, token)) for token in request.token_ids]
 
     def _token(self, request: Request) -> int:
-        return random.Random(hash((self._seed, *request.token_ids))).randrange(50)
+        place = 0 if request.group is None else request.num - request.group
+        return random.Random(hash((self._seed, place, *request.token_ids))).randrange(50)
 
 
 class Drive:

@@ -20,7 +20,7 @@ class FakeRunner:
         self._random = random.Random(seed)
 
     def run(self, items: Sequence[BatchItem], copies: Sequence[BlockCopy] = ()) -> StepOutput:
-        return StepOutput([self._random.randrange(1000) for item in items if item.samples], forward_ms=1.0)
+        return StepOutput([self._random.randrange(1000) for item in items for _ in item.drawing], forward_ms=1.0)
 
 
 class Clock:

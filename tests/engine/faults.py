@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
+from engine.copies import Copied, PendingCopies
 from engine.policies.eviction import Ranked
 from engine.pool import BlockPool
 
@@ -117,6 +118,43 @@ def outdated_rank() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def write_to_shared_block() -> Iterator[None]:
+    """Samples of one prompt write into the block they share, without a copy, and the pool lets them."""
+    write = BlockPool.write
+
+    def careless(self: BlockPool, block: int, fill: int, now: float) -> None:
+        refs = self._refs[block]
+        self._refs[block] = min(refs, 1)
+        write(self, block, fill, now)
+        self._refs[block] = refs
+
+    with patch("engine.forking.must_copy", lambda request, pool: False), patch.object(BlockPool, "write", careless):
+        yield
+
+
+@contextmanager
+def forgotten_copy() -> Iterator[None]:
+    """A request writes into a block of its own which never got the content of the shared one."""
+    with patch.object(PendingCopies, "planned", lambda self: []):
+        yield
+
+
+@contextmanager
+def copy_too_late() -> Iterator[None]:
+    """Planned copies come to the runner one plan late, when their target has been written already."""
+    planned = PendingCopies.planned
+
+    def late(self: PendingCopies) -> list[Copied]:
+        now = planned(self)
+        before: list[Copied] = getattr(self, "held_back", [])
+        vars(self)["held_back"] = now
+        return before
+
+    with patch.object(PendingCopies, "planned", late):
+        yield
+
+
 FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     fault.__name__: fault
     for fault in (
@@ -127,5 +165,8 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
         missing_dirty_mark,
         stale_order_entry,
         outdated_rank,
+        write_to_shared_block,
+        forgotten_copy,
+        copy_too_late,
     )
 }

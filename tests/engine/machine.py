@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from engine.admission import never_fits
 from engine.batch import BatchItem
+from engine.forking import add_samples
 from engine.plan import Plan
 from engine.policies.capacity import CAPACITIES
 from engine.policies.eviction import EVICTIONS
@@ -105,6 +106,9 @@ class SchedulerMachine(RuleBasedStateMachine):
             stop_ids=draw.choice([frozenset(), frozenset({7, 8})]),
             retention=draw.choice(RETENTIONS),
         )
+        if (more := draw.choice([0, 0, 0, 1, 3])) > 0:
+            add_samples(request, list(range(self.arrived, self.arrived + more)))
+            self.arrived += more
         if self.pool.blocks_for(len(prompt)) <= self.pool.total:
             self.scheduler.add(request, self.now)
             return
@@ -291,6 +295,10 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert item.start == item.request.computed
             assert item.request.state in RUNNING_STATES
             assert item.samples == (item.start + item.count == len(item.request.token_ids))
+            assert not item.samples or list(item.forks) == item.request.samples, "samples that do not fork off"
+            first, size = item.start // BLOCK, self.pool.block_size
+            for block in item.request.block_table[first : -(-(item.start + item.count) // size)]:
+                assert self.pool.refs_of(block) == 1, "a block in several tables is about to be written"
 
     def _used_by(self, requests: Sequence[Request]) -> int:
         """Blocks these hold together, without those of the tokens being computed now."""
