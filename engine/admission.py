@@ -1,6 +1,7 @@
 """Whether a request can be served at all, and whether it may run now: what it would take, and what there is."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.policies.capacity import CapacityRule
@@ -71,17 +72,35 @@ def weigh(
 ) -> Offer:
     """``reserved`` blocks are promised to running requests; ``alone``: nothing runs, so no watermark is kept."""
     hits = find_prefix(request, pool) if policies.prefix_cache else []
-    need = pool.blocks_for(rule.tokens_to_admit(request, pool.total * pool.block_size)) - len(hits)
-    idle_hits = sum(pool.refs_of(block) == 0 and not pool.copies[block] for block in hits)
+    usable = usable_blocks(pool, hits)
+    need = pool.blocks_for(rule.tokens_to_admit(request, usable * pool.block_size)) - len(hits)
+    idle_hits = sum(map(pool.is_evictable, hits))
     watermark = 0 if alone else int(policies.watermark * pool.total)
     return Offer(hits, need, pool.available - idle_hits - reserved - watermark, reserved, watermark)
 
 
-def never_fits(request: Request, pool: BlockPool, rule: CapacityRule) -> str | None:
-    """Why the whole pool is too small for ``request`` under ``rule``; None where it is not."""
-    blocks = pool.blocks_for(rule.tokens_to_admit(request, pool.total * pool.block_size))
-    if blocks <= pool.total:
+def usable_blocks(pool: BlockPool, own: Sequence[int]) -> int:
+    """Blocks that one request could hold if it ran alone: all but those pinned that are not among its ``own``."""
+    if not pool.pinned_total:
+        return pool.total
+    return pool.total - pool.pinned_total + sum(bool(pool.pins[block]) for block in own)
+
+
+def never_fits(request: Request, pool: BlockPool, rule: CapacityRule, *, lookups: bool = True) -> str | None:
+    """Why the whole pool is too small for ``request`` under ``rule``; None where it is not.
+
+    Pinned blocks count as not there, but for its own prefix if ``lookups`` find it: they could wait forever.
+    """
+    own = find_prefix(request, pool) if pool.pinned_total and lookups else []
+    usable = usable_blocks(pool, own)
+    blocks = pool.blocks_for(rule.tokens_to_admit(request, usable * pool.block_size))
+    if blocks <= usable:
         return None
+    if blocks <= pool.total:
+        return (
+            f"{request.id} cannot run: it needs {blocks} blocks, and {pool.total - usable} of the pool's {pool.total} are "
+            "pinned for others"
+        )
     what = "prompt and output limit" if rule.reserves else "prompt"
     return (
         f"{request.id} can never run under capacity={rule.name}: "

@@ -3,18 +3,21 @@
 from engine.core import Engine
 from engine.request import Request, RequestState
 from engine.telemetry import Telemetry
+from engine.words import counted
 from kvtop.protocol import (
     Abort,
     AnyCommand,
     Pause,
+    Pin,
     Preempt,
     ResetPrefixCache,
     Resume,
     SetPolicy,
+    Unpin,
 )
 from kvtop.publish import PendingCommand
 
-COMMANDS = ["set_policy", "abort", "preempt", "pause", "resume", "reset_prefix_cache", "keyframe"]
+COMMANDS = ["set_policy", "abort", "preempt", "pause", "resume", "reset_prefix_cache", "keyframe", "pin", "unpin"]
 
 
 class Refused(ValueError):
@@ -63,7 +66,7 @@ class Control:
             return f"{request.id} aborted after {request.output_tokens} output tokens", []
         if isinstance(command, Preempt):
             request = self._find(command.request)
-            if request.state not in (RequestState.PREFILL, RequestState.DECODE):
+            if request.state not in (RequestState.PREFILL, RequestState.DECODE, RequestState.LOADING):
                 raise Refused(f"{request.id} is {request.state}, only a running request can be preempted")
             telemetry.preempted(scheduler.preempt(request, now, f"command of uid {asker.uid} pid {asker.pid}"))
             telemetry.event(
@@ -84,9 +87,14 @@ class Control:
             telemetry.event("resume", **who)
             return "resumed", []
         if isinstance(command, ResetPrefixCache):
+            pins = len(scheduler.pins)
             dropped = scheduler.reset_prefix_cache()
+            self._touch_running()
             telemetry.event("prefix_reset", severity="warn", blocks=dropped, **who)
-            return f"prefix cache emptied: {dropped} blocks forgot their content", []
+            unpinned = [f"{counted(pins, 'pin')} undone"] if pins else []
+            return f"prefix cache emptied: {dropped} blocks forgot their content", unpinned
+        if isinstance(command, Pin | Unpin):
+            return self._pin(command, who), []
         self.keyframe_wanted = True
         return "a keyframe is on its way to every viewer", []
 
@@ -113,6 +121,36 @@ class Control:
             return "nothing to change: these values are in effect already", []
         said = said or f"{len(change.preempted)} preempted, so that the values in effect hold at once"
         return f"{said}, in effect from iteration {self._engine.iteration + 1}", change.effects
+
+    def _pin(self, command: Pin | Unpin, who: dict[str, int | None]) -> str:
+        scheduler = self._engine.scheduler
+        if isinstance(command, Pin):
+            known = self._telemetry.finished_request(command.request)
+            pin = scheduler.pin(known or self._find(command.request))
+            said = f"{counted(len(pin.blocks), 'block')} of {pin.name} pinned"
+        else:
+            pin = scheduler.unpin(self._pinned_name(command.request))
+            said = f"{counted(len(pin.blocks), 'block')} of {pin.name} unpinned"
+        self._touch_running()
+        self._telemetry.event(
+            "pin",
+            request=pin.num,
+            request_id=pin.name,
+            blocks=len(pin.blocks),
+            cause=command.type,
+            detail=f"{said}; {scheduler.pool.pinned_total} of {scheduler.pool.total} blocks are pinned now",
+            **who,
+        )
+        return f"{said}; {scheduler.pool.pinned_total} of {scheduler.pool.total} blocks are pinned now"
+
+    def _pinned_name(self, wanted: int | str) -> str:
+        pins = self._engine.scheduler.pins.by_name.values()
+        return next((pin.name for pin in pins if wanted in (pin.num, pin.name)), str(wanted))
+
+    def _touch_running(self) -> None:
+        """Pins show in every request that holds pinned blocks."""
+        for request in self._engine.scheduler.running:
+            self._telemetry.touch(request)
 
     def _find(self, wanted: int | str) -> Request:
         for request in self._engine.scheduler.requests.values():

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.pool import ACTIVE, CACHED, FREE, NOBODY, SHARED, TRANSFER, BlockPool
+from engine.pins import pin_violations
+from engine.pool import ACTIVE, CACHED, FREE, NOBODY, PINNED, SHARED, TRANSFER, BlockPool
 from engine.prefix import NO_HASH
 from engine.request import Request, RequestState
 from engine.tiers.ledger import tier_violations
@@ -40,6 +41,7 @@ def violations(scheduler: "Scheduler") -> list[str]:
     found += _hashes(tables, pool)
     found += _gauges(refs, pool)
     found += _promises(scheduler)
+    found += pin_violations(scheduler.pins, pool)
     if scheduler.tiers is not None:
         found += tier_violations(scheduler.tiers, scheduler.requests)
     elif np.any(pool.copies):
@@ -159,7 +161,9 @@ def _free_list(refs: NDArray[np.int64], pool: BlockPool) -> list[str]:
         found.append(f"block {block} is in the free list while {refs[block]} tables hold it")
     for block in np.flatnonzero(times > 1).tolist():
         found.append(f"block {block} is in the free list {times[block]} times, the order of eviction included")
-    for block in np.flatnonzero((times == 0) & (refs == 0) & (pool.copies == 0)).tolist():
+    for block in np.flatnonzero((times > 0) & (pool.pins > 0)).tolist():
+        found.append(f"block {block} can be taken although it is pinned")
+    for block in np.flatnonzero((times == 0) & (refs == 0) & (pool.copies == 0) & (pool.pins == 0)).tolist():
         found.append(f"block {block} is lost: no request holds it and it is not in the free list")
     for name, blocks, walked, has_hash in (
         ("free list", pool.free_list, free, False),
@@ -175,7 +179,7 @@ def _free_list(refs: NDArray[np.int64], pool: BlockPool) -> list[str]:
 
 
 def _states(refs: NDArray[np.int64], pool: BlockPool) -> list[str]:
-    idle = np.where(pool.hash != NO_HASH, CACHED, FREE)
+    idle = np.where(pool.pins > 0, PINNED, np.where(pool.hash != NO_HASH, CACHED, FREE))
     expected = np.where(refs == 0, idle, np.where(refs == 1, ACTIVE, SHARED))
     expected = np.where(pool.incoming | (refs == 0) & (pool.copies > 0), TRANSFER, expected)
     return [
@@ -201,7 +205,7 @@ def _contents(tables: list[Request], pool: BlockPool) -> list[str]:
             found.append(
                 f"request {request.id} has {request.computed} computed tokens in {len(request.block_table)} blocks"
             )
-    for state, fill_then in ((FREE, 0), (CACHED, size)):
+    for state, fill_then in ((FREE, 0), (CACHED, size), (PINNED, size)):
         for block in np.flatnonzero((pool.state == state) & (pool.fill != fill_then)).tolist():
             found.append(f"block {block} is {BLOCK_STATES[state]} and holds {pool.fill[block]} tokens")
     return found
@@ -243,10 +247,12 @@ def _gauges(refs: NDArray[np.int64], pool: BlockPool) -> list[str]:
     for state, count in enumerate(np.bincount(pool.state, minlength=len(BLOCK_STATES)).tolist()):
         if pool.counts[state] != count:
             found.append(f"{count} blocks are {BLOCK_STATES[state]}, the gauge says {pool.counts[state]}")
-    total = sum(pool.counts[state] for state in (FREE, CACHED, ACTIVE, SHARED, TRANSFER))
+    total = sum(pool.counts[state] for state in (FREE, CACHED, ACTIVE, SHARED, PINNED, TRANSFER))
     if total != pool.total:
-        found.append(f"free + cached + active + shared + in transfer is {total}, the pool has {pool.total} blocks")
-    leaving = np.count_nonzero((refs == 0) & (pool.copies > 0))
+        found.append(
+            f"free + cached + active + shared + pinned + in transfer is {total}, the pool has {pool.total} blocks"
+        )
+    leaving = np.count_nonzero((refs == 0) & (pool.copies > 0) & (pool.pins == 0))
     if pool.leaving != leaving:
         found.append(f"{leaving} blocks wait for copies to end before they can be taken, the gauge says {pool.leaving}")
     tokens = int(pool.fill[refs > 0].sum())

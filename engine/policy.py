@@ -94,6 +94,14 @@ AXES: dict[str, PolicyAxis] = {
             choices=TIER_FULLS,
         ),
         PolicyAxis(
+            name="pin_limit",
+            kind="float",
+            help="Share of the pool that may be pinned. Pinned blocks are never evicted, so nobody else can use them.",
+            minimum=0.0,
+            maximum=0.9,
+            unit="of the pool",
+        ),
+        PolicyAxis(
             name="prefix_cache",
             kind="bool",
             help="Reuse blocks of equal prefixes. Off: nobody looks blocks up and no block gets a hash.",
@@ -205,6 +213,7 @@ class PolicySet:
     free_order: str = "tail_first"
     offload: str = "off"
     tier_full: str = "drop"
+    pin_limit: float = 0.5
     prefix_cache: bool = True
     max_running: int = 16
     token_budget: int = 512

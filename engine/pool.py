@@ -2,7 +2,8 @@
 
 The life of a block: *free* (no content worth keeping) → `take` → *active* (one block table holds it; its owner writes
 it) → `seal` once it is complete and computed (it has a hash, is never written again, and may be *shared* by several
-tables) → `release` → *cached* if it has a hash (no owner, content valid, evictable), else *free*. `take` takes a free
+tables) → `release` → *cached* if it has a hash (no owner, content valid, evictable; *pinned* instead, and not
+evictable, while a pin holds it), else *free*. `take` takes a free
 block, the one freed last; only when there is none, it evicts the cached block that the order of eviction
 (`engine.policies.eviction`) puts first. After vLLM v1's block pool.
 
@@ -22,7 +23,9 @@ from engine.prefix import NO_HASH, HashIndex
 from engine.retention import DEFAULT_PRIORITY
 from kvtop.protocol import BLOCK_STATES, BlockAge, BlockHash, BlockRun
 
-FREE, CACHED, ACTIVE, SHARED = (BLOCK_STATES.index(name) for name in ("free", "cached", "active", "shared"))
+FREE, CACHED, ACTIVE, SHARED, PINNED = (
+    BLOCK_STATES.index(name) for name in ("free", "cached", "active", "shared", "pinned")
+)
 TRANSFER = BLOCK_STATES.index("transfer")
 NOBODY = -1
 
@@ -41,7 +44,7 @@ class BlockPool:
     tables that held its present content, ever), ``sealed_at`` and ``idle_since`` (order of sealing and of the last
     release by all, numbers that rise; 0: never), ``parent`` (hash of the content before its own, `NO_HASH`: none),
     ``priority`` (retention, 0 to 100) and ``expires`` (monotonic seconds from which the priority is the default again;
-    infinite: never). Copies to and from other tiers: ``copies`` (under way), ``incoming`` (the content is still to come).
+    infinite: never). ``pins`` counts the pins that hold it. Copies to and from other tiers: ``copies`` (under way), ``incoming`` (the content is still to come).
     Read them; change them by the methods.
     """
 
@@ -70,7 +73,10 @@ class BlockPool:
         self.copies: NDArray[np.int32] = np.zeros(blocks, np.int32)
         self.incoming: NDArray[np.bool_] = np.zeros(blocks, np.bool_)
         self.leaving = 0
-        """Blocks nobody holds that can be taken as soon as the copies of them have ended."""
+        """Blocks nobody holds or pinned that can be taken as soon as the copies of them have ended."""
+        self.pins: NDArray[np.int32] = np.zeros(blocks, np.int32)
+        self.pinned_total = 0
+        """Blocks that a pin holds, in use or not."""
         self.free_list = FreeList(blocks)
         """Free blocks, in the order in which they will be taken."""
         self.index = HashIndex()
@@ -92,6 +98,7 @@ class BlockPool:
         self._sealed: memoryview[int] = self.sealed.data
         self._fill = self.fill.data
         self._last_use = cast("memoryview[float]", self.last_use.data)
+        self._pins = self.pins.data
         self._uses = self.uses.data
         self._sealed_at = self.sealed_at.data
         self._idle_since = self.idle_since.data
@@ -122,12 +129,21 @@ class BlockPool:
         return self.counts[CACHED]
 
     @property
+    def pinned_blocks(self) -> int:
+        """Those pinned that nobody holds; `pinned_total` counts those in use too."""
+        return self.counts[PINNED]
+
+    @property
     def active_blocks(self) -> int:
         return self.counts[ACTIVE]
 
     @property
     def shared_blocks(self) -> int:
         return self.counts[SHARED]
+
+    @property
+    def transfer_blocks(self) -> int:
+        return self.counts[TRANSFER]
 
     def blocks_for(self, tokens: int) -> int:
         """How many blocks hold ``tokens`` tokens."""
@@ -176,10 +192,11 @@ class BlockPool:
         if not self._sealed[block] and not (fork and refs):
             raise PoolError(f"block {block} is still being written and cannot be shared")
         if refs == 0:
-            if self.copies[block]:
-                self.leaving -= 1
-            else:
-                self.evictable.remove(block)
+            if not self._pins[block]:
+                if self.copies[block]:
+                    self.leaving -= 1
+                else:
+                    self.evictable.remove(block)
             self._owner[block] = owner
             self.tokens_in_use += self._fill[block]
         else:
@@ -213,7 +230,7 @@ class BlockPool:
         self._owner[block] = NOBODY
         self.tokens_in_use -= self._fill[block]
         if self.copies[block]:
-            self.leaving += 1
+            self.leaving += not self._pins[block]
             self._enter(block, TRANSFER)
         else:
             self._rest(block)
@@ -256,7 +273,12 @@ class BlockPool:
         self._mark(block)
 
     def reset_hashes(self) -> int:
-        """Drop every hash. Cached blocks become free; blocks in use keep their KV and stay sealed. Returns how many."""
+        """Drop every hash. Cached blocks become free; blocks in use keep their KV and stay sealed. Returns how many.
+
+        Raises `PoolError` while blocks are pinned.
+        """
+        if self.pinned_total:
+            raise PoolError(f"the hashes of {self.pinned_total} pinned blocks cannot be dropped")
         blocks = [block for _, block in self.index.pairs()]
         # In the order of their release, as they would have been evicted by lru.
         for block in sorted(self.evictable, key=self._idle_since.__getitem__):
@@ -303,10 +325,48 @@ class BlockPool:
             if arrived:
                 self._enter(block, ACTIVE)
             return
-        self.leaving -= 1
-        if forget and self._hash[block] != NO_HASH:
-            self.forget(block)
+        if not self._pins[block]:
+            self.leaving -= 1
+            if forget and self._hash[block] != NO_HASH:
+                self.forget(block)
         self._rest(block)
+
+    # Pins
+
+    def pin(self, block: int) -> None:
+        """One more pin holds ``block``, which has a hash: it is not evicted. Raises `PoolError` if it has none."""
+        if self._hash[block] == NO_HASH:
+            raise PoolError(f"block {block} cannot be pinned: it has no hash")
+        self._pins[block] += 1
+        if self._pins[block] > 1:
+            return
+        self.pinned_total += 1
+        if self._refs[block]:
+            return
+        if self.copies[block]:
+            self.leaving -= 1
+        else:
+            self.evictable.remove(block)
+            self._enter(block, PINNED)
+
+    def unpin(self, block: int) -> None:
+        """One pin less holds ``block``. When it was the last and nobody holds the block, it is cached, released now."""
+        if self._pins[block] < 1:
+            raise PoolError(f"block {block} is not pinned")
+        self._pins[block] -= 1
+        if self._pins[block]:
+            return
+        self.pinned_total -= 1
+        if self._refs[block]:
+            return
+        if self.copies[block]:
+            self.leaving += 1
+        else:
+            self._rest(block)
+
+    def is_evictable(self, block: int) -> bool:
+        """Whether it is cached and counts as available."""
+        return self._state[block] == CACHED
 
     # The order of eviction
 
@@ -393,8 +453,10 @@ class BlockPool:
         self._mark(block)
 
     def _rest(self, block: int) -> None:
-        """Nobody holds ``block`` any more: it can be found and evicted, or it is free."""
-        if self._hash[block] != NO_HASH:
+        """Nobody holds ``block`` any more: it can be found and, unless it is pinned, evicted; or it is free."""
+        if self._pins[block]:
+            self._enter(block, PINNED)
+        elif self._hash[block] != NO_HASH:
             self.stamp_idle(block)
             self.evictable.insert(block)
             self._enter(block, CACHED)

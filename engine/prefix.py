@@ -44,6 +44,15 @@ def extend_hashes(request: Request, blocks: int, block_size: int) -> list[int]:
     return hashes
 
 
+def hashes_of(token_ids: Sequence[int], salt: str, block_size: int) -> list[int]:
+    """The hashes of all complete blocks of a sequence with this cache salt."""
+    hashes, parent = [], seed(salt)
+    for i in range(len(token_ids) // block_size):
+        parent = chain(parent, token_ids[i * block_size : (i + 1) * block_size])
+        hashes.append(parent)
+    return hashes
+
+
 class HashIndex:
     """From a hash to the blocks with that content. Duplicates are allowed: two requests may compute the same prefix
     at the same time, and neither block is worth moving."""

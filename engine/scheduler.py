@@ -19,12 +19,15 @@ Decisions where the sources differ or leave it open:
   go on computing is never found by others.
 """
 
+from collections.abc import Sequence
+
 from engine import ledger, tiering
-from engine.admission import check_servable, never_fits, weigh
+from engine.admission import check_servable, never_fits, usable_blocks, weigh
 from engine.batch import BatchItem
 from engine.copies import PendingCopies
 from engine.draft import Draft
 from engine.forking import end_samples, fork, must_copy, own_tail
+from engine.pins import Pin, Pins
 from engine.plan import Admission, HeadVerdict, Plan, PolicyChange, Preemption
 from engine.policies.capacity import CAPACITIES, CapacityRule
 from engine.policies.free_order import FREE_ORDERS
@@ -33,6 +36,7 @@ from engine.policies.requeue import REQUEUES
 from engine.policy import PolicySet
 from engine.pool import BlockPool
 from engine.preemption import pick_victim, preempt
+from engine.prefix import extend_hashes, hashes_of
 from engine.progress import append_token, count_recomputed, retain, write_kv
 from engine.promises import Promises, overcommitment
 from engine.request import FinishReason, Request, RequestState
@@ -79,6 +83,7 @@ class Scheduler:
         self.waiting = WaitingQueue(ORDERS[policies.order], REQUEUES[policies.requeue])
         self.totals = Totals()
         self.promised = Promises(pool)
+        self.pins = Pins(pool)
         self.copies = PendingCopies()
         self.rule: CapacityRule = CAPACITIES[policies.capacity]
         self.paused = False
@@ -196,6 +201,8 @@ class Scheduler:
         if (old.order, old.requeue) != (change.new.order, change.new.requeue):
             self.waiting.reorder(ORDERS[change.new.order], REQUEUES[change.new.requeue])
         preempted = [preempt(self, victim, now, cause) for victim, cause in change.victims]
+        for name in change.unpinned:
+            self.pins.unpin(name)
         if old.eviction != change.new.eviction:
             self.pool.set_eviction(change.new.eviction)
         if not change.drains:
@@ -216,6 +223,12 @@ class Scheduler:
         """The policies' capacity rule is not in force yet: running requests are promised too much for it."""
         return self.rule.name != self.policies.capacity
 
+    @property
+    def waits_for_copies(self) -> bool:
+        """There is work, and copies between tiers are under way that it may be waiting for."""
+        copying = self.tiers is not None and self.tiers.pending > 0
+        return copying and not self.paused and bool(self.requests)
+
     def transition_text(self) -> str | None:
         """What a policy change still waits for, in a sentence; None when there is nothing."""
         if self.draining:
@@ -233,8 +246,30 @@ class Scheduler:
     def resume(self) -> None:
         self.paused = False
 
+    def pin(self, request: Request) -> Pin:
+        """Keep what the cache holds of ``request``, live or finished, until it is unpinned by its id.
+
+        Raises ValueError, in one sentence, where there is nothing to pin or the limits allow no more.
+        """
+        size = self.pool.block_size
+        hashes = extend_hashes(request, len(request.token_ids) // size, size)
+        return self._pin(request.id, request.num, hashes)
+
+    def pin_prefix(self, name: str, token_ids: Sequence[int], cache_salt: str = "") -> Pin:
+        """Keep what the cache holds of these tokens until ``name`` is unpinned. Raises ValueError as `pin` does."""
+        return self._pin(name, None, hashes_of(token_ids, cache_salt, self.pool.block_size))
+
+    def _pin(self, name: str, num: int | None, hashes: Sequence[int]) -> Pin:
+        return self.pins.pin(name, num, hashes, limit=self.policies.pin_limit, promised=self.reserved_blocks)
+
+    def unpin(self, name: str) -> Pin:
+        """Let the pin of this name go. Raises ValueError if there is none."""
+        return self.pins.unpin(name)
+
     def reset_prefix_cache(self) -> int:
-        """Forget what blocks contain; blocks in use keep their KV but match nobody new. Returns how many forgot."""
+        """Forget what blocks contain, pinned or not; blocks in use keep their KV but match nobody new. Returns how many
+        forgot."""
+        self.pins.clear()
         below = 0 if self.tiers is None else self.tiers.reset()
         return self.pool.reset_hashes() + below
 
@@ -266,8 +301,10 @@ class Scheduler:
 
         ``force``: even those whose state finds no room in a tier that is full.
         """
-        if self.pool.blocks_for(tokens) > self.pool.total:
-            why = f"{request.id} filled the whole pool of {self.pool.total} blocks; its output ends here"
+        if self.pool.blocks_for(tokens) > (usable := usable_blocks(self.pool, request.block_table)):
+            pinned = "" if usable == self.pool.total else f" that are not pinned for others, of {self.pool.total}"
+            whole = f"the whole pool of {usable} blocks" if not pinned else f"all {usable} blocks{pinned}"
+            why = f"{request.id} filled {whole}; its output ends here"
             self.end(request, FinishReason.LENGTH, now, why)
             draft.rejected.append((request, why))
             return False
@@ -312,7 +349,7 @@ class Scheduler:
         while (head := self.waiting.head) is not None:
             if (verdict := self._stops_all(head, draft)) is not None:
                 return verdict
-            if (why := never_fits(head, self.pool, self.rule)) is not None:
+            if (why := never_fits(head, self.pool, self.rule, lookups=self.policies.prefix_cache)) is not None:
                 self.end(head, FinishReason.ERROR, now, why)
                 draft.rejected.append((head, why))
                 continue
@@ -340,7 +377,13 @@ class Scheduler:
             return HeadVerdict(head, "paused", "resume to go on")
         if self.draining:
             target = CAPACITIES[self.policies.capacity]
-            return draining(head, never_fits(head, self.pool, target), self.transition_text(), self.policies, self.pool)
+            return draining(
+                head,
+                never_fits(head, self.pool, target, lookups=self.policies.prefix_cache),
+                self.transition_text(),
+                self.policies,
+                self.pool,
+            )
         if draft.stalled:
             return waiting_for_copies(head, draft.stalled[0], self.policies, self.pool)
         if draft.preempted:

@@ -101,6 +101,10 @@ class Telemetry:
         if request.state is RequestState.FINISHED:
             self._finished[request.num] = request
 
+    def finished_request(self, wanted: int | str) -> Request | None:
+        """The finished request of this num or id, while it is still visible."""
+        return next((r for r in self._finished.values() if wanted in (r.num, r.id)), None)
+
     def preempted(self, preemption: Preemption) -> None:
         victim, by = preemption.victim, preemption.by
         self.touch(victim)
@@ -257,7 +261,8 @@ class Telemetry:
             self.finished(request)
         self._evicted += plan.evicted
         if self._evicted and step.ended - self._evicted_since >= EVICTION_EVENT_EVERY:
-            self.event("evict", blocks=self._evicted, cause="room for new content, least recently used first")
+            rule = self._engine.scheduler.policies.rule("eviction")
+            self.event("evict", blocks=self._evicted, cause=f"room for new content; {rule} chose them")
             self._evicted, self._evicted_since = 0, step.ended
 
     def _copied(self, copied: Copied) -> None:
@@ -300,6 +305,7 @@ class Telemetry:
             "computed_tokens": request.computed,
             "output_tokens": request.output_tokens,
             "blocks": len(request.block_table),
+            "pinned_blocks": self._pinned(request),
             "reserved_blocks": request.reserved_blocks,
             "phase_since": times.since,
             "queue_s": times.queue,
@@ -316,6 +322,10 @@ class Telemetry:
             fields["prompt_text"] = self._decode_text(request.token_ids[: request.prompt_tokens])
             fields["output_text"] = self._decode_text(request.token_ids[request.prompt_tokens :])
         return fields
+
+    def _pinned(self, request: Request) -> int:
+        pool = self._engine.scheduler.pool
+        return int((pool.pins[request.block_table] > 0).sum()) if pool.pinned_total else 0
 
     def _whole(self, request: Request) -> RequestChange:
         return RequestChange.model_construct(
@@ -370,6 +380,7 @@ class Telemetry:
             kv_blocks_cached=pool.cached_blocks,
             kv_blocks_active=pool.active_blocks,
             kv_blocks_shared=pool.shared_blocks,
+            kv_blocks_pinned=pool.pinned_blocks,
             kv_blocks_reserved=scheduler.reserved_blocks,
             kv_bytes_used=used * pool.block_size * self._bytes_per_token,
             kv_tokens=pool.tokens_in_use,

@@ -40,6 +40,8 @@ class ChangePlan:
     new: PolicySet
     effects: list[str] = field(default_factory=list)
     victims: list[tuple[Request, str]] = field(default_factory=list)
+    unpinned: list[str] = field(default_factory=list)
+    """Names of pins that go."""
     drains: bool = False
 
 
@@ -56,6 +58,8 @@ def plan_change(scheduler: "Scheduler", changes: dict[str, PolicyValue], transit
         _change_capacity(plan, scheduler, stay, transition)
     elif scheduler.draining:
         plan.drains = overcommitment(stay.running, scheduler.pool) > 0
+    if plan.new.pin_limit != old.pin_limit or (transition == "preempt" and "pin_limit" in changes):
+        _change_pin_limit(plan, scheduler, transition)
     _describe_the_rest(plan, scheduler)
     if not plan.effects:
         plan.effects.append("Nothing changes: these values are in force already.")
@@ -79,7 +83,7 @@ class _Remaining:
         self.running.remove(victim)
         for block in victim.block_table:
             gone = self._released[block] = self._released.get(block, 0) + 1
-            self.available += gone == self.pool.refs_of(block)
+            self.available += gone == self.pool.refs_of(block) and not self.pool.pins[block]
 
 
 def _choose(plan: ChangePlan, stay: _Remaining, cause: str) -> Request:
@@ -136,6 +140,21 @@ def _change_capacity(plan: ChangePlan, scheduler: "Scheduler", stay: _Remaining,
     plan.effects += _doomed(plan, scheduler, rule)
 
 
+def _change_pin_limit(plan: ChangePlan, scheduler: "Scheduler", transition: str) -> None:
+    old, new, pool = scheduler.policies.pin_limit, plan.new.pin_limit, scheduler.pool
+    if new != old:
+        plan.effects.append(
+            f"At most {counted(int(new * pool.total), 'block')} may be pinned, no more {int(old * pool.total)}; "
+            f"{pool.pinned_total} {_are(pool.pinned_total)} now."
+        )
+    gone = scheduler.pins.beyond(new)
+    if gone and transition == "preempt":
+        plan.unpinned = gone
+        plan.effects.append(f"{_listed(gone)} {_are(len(gone))} unpinned, the latest first.")
+    elif gone:
+        plan.effects.append(f"Pins stay, and nothing more is pinned until {_listed(gone)} {_are(len(gone))} unpinned.")
+
+
 def _stops_reserving(plan: ChangePlan, scheduler: "Scheduler") -> list[str]:
     effects = []
     if scheduler.reserved_blocks:
@@ -150,7 +169,11 @@ def _doomed(plan: ChangePlan, scheduler: "Scheduler", rule: CapacityRule) -> lis
     """Who will be refused at its turn because its maximum exceeds the whole pool."""
     again = [victim for victim, _ in plan.victims] if PREEMPT_ACTIONS[plan.new.preempt_action].requeues else []
     queued = [*again, *scheduler.waiting]
-    doomed = [request for request in queued if never_fits(request, scheduler.pool, rule) is not None]
+    doomed = [
+        request
+        for request in queued
+        if never_fits(request, scheduler.pool, rule, lookups=plan.new.prefix_cache) is not None
+    ]
     if not doomed:
         return []
     return [
@@ -255,8 +278,12 @@ def _preempted(plan: ChangePlan, victims: Sequence[Request], purpose: str) -> st
 
 
 def _names(requests: Sequence[Request]) -> str:
-    names = ", ".join(request.id for request in requests[:NAMED])
-    return names if len(requests) <= NAMED else f"{names} and {len(requests) - NAMED} more"
+    return _listed([request.id for request in requests])
+
+
+def _listed(names: Sequence[str]) -> str:
+    listed = ", ".join(names[:NAMED])
+    return listed if len(names) <= NAMED else f"{listed} and {len(names) - NAMED} more"
 
 
 def _are(count: int) -> str:

@@ -140,6 +140,8 @@ def _add_ctl(commands: "argparse._SubParsersAction[_Parser]") -> None:
     verb("pause", "stop scheduling; KV stays in place")
     verb("resume", "schedule again")
     verb("reset-prefix-cache", "forget the content of all cached blocks")
+    verb("pin", "never evict the cached blocks of a request").add_argument("request", help="number or id")
+    verb("unpin", "let the pinned blocks of a request be evicted").add_argument("request", help="number or id")
     verb("keyframe", "send every viewer a keyframe")
 
 

@@ -12,6 +12,7 @@ from kvtop.protocol import (
     Command,
     Hello,
     Pause,
+    Pin,
     PolicyAxis,
     PolicyValue,
     Preempt,
@@ -20,6 +21,7 @@ from kvtop.protocol import (
     ResetPrefixCache,
     Resume,
     SetPolicy,
+    Unpin,
 )
 from kvtop.sources.control import ControlClient, ControlError
 from kvtop.sources.discover import Found
@@ -77,6 +79,10 @@ def _command(options: argparse.Namespace, hello: Hello | None) -> Command:
             return Resume(id=id)
         case "reset-prefix-cache":
             return ResetPrefixCache(id=id)
+        case "pin":
+            return Pin(id=id, request=_request(options.request))
+        case "unpin":
+            return Unpin(id=id, request=_request(options.request))
         case _:
             return RequestKeyframe(id=id)
 

@@ -60,6 +60,21 @@ class ResetPrefixCache(Command):
     type: Literal["reset_prefix_cache"] = "reset_prefix_cache"
 
 
+class Pin(Command):
+    """Never evict what the prefix cache holds of this request's complete blocks, also when it is finished; refused
+    beyond the policy ``pin_limit``. Pinning it again takes in what it has computed since."""
+
+    type: Literal["pin"] = "pin"
+    request: int | str = Field(description="num or id, of a live request or a finished one that is still shown")
+
+
+class Unpin(Command):
+    """Let the blocks that were pinned for this request be evicted again."""
+
+    type: Literal["unpin"] = "unpin"
+    request: int | str = Field(description="num or id, as it was pinned")
+
+
 class RequestKeyframe(Command):
     """On the observing socket: a keyframe for this viewer. On the control socket: for every viewer."""
 
@@ -73,7 +88,7 @@ class RequestKeyframe(Command):
 
 
 AnyCommand = Annotated[
-    SetPolicy | Abort | Preempt | Pause | Resume | ResetPrefixCache | RequestKeyframe,
+    SetPolicy | Abort | Preempt | Pause | Resume | ResetPrefixCache | Pin | Unpin | RequestKeyframe,
     Field(discriminator="type"),
 ]
 

@@ -17,12 +17,14 @@ from kvtop.protocol.base import MAX_COMMAND_BYTES, MAX_FRAME_BYTES, PROTOCOL_VER
 from kvtop.protocol.commands import (
     Abort,
     Pause,
+    Pin,
     Preempt,
     Reply,
     RequestKeyframe,
     ResetPrefixCache,
     Resume,
     SetPolicy,
+    Unpin,
 )
 from kvtop.protocol.frames import (
     Batch,
@@ -57,7 +59,18 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 Models = Sequence[type[BaseModel]]
 ENGINE_LINES: Models = (Hello, Keyframe, IterationFrame, Gap, Reply, Fault, Bye)
-PEER_LINES: Models = (ClientHello, SetPolicy, Abort, Preempt, Pause, Resume, ResetPrefixCache, RequestKeyframe)
+PEER_LINES: Models = (
+    ClientHello,
+    SetPolicy,
+    Abort,
+    Preempt,
+    Pause,
+    Resume,
+    ResetPrefixCache,
+    Pin,
+    Unpin,
+    RequestKeyframe,
+)
 HELLO_PARTS: Models = (EngineIdentity, ModelFacts, Geometry, PoolFacts, PolicyAxis)
 FRAME_PARTS: Models = (
     RequestChange,

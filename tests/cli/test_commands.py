@@ -166,7 +166,10 @@ def test_json_replies(folder: Path, engine: FakeEngine) -> None:
     assert command.request == 7
 
 
-@pytest.mark.parametrize("verb", [["pause"], ["resume"], ["reset-prefix-cache"], ["keyframe"], ["preempt", "chat-1"]])
+@pytest.mark.parametrize(
+    "verb",
+    [["pause"], ["resume"], ["reset-prefix-cache"], ["keyframe"], ["preempt", "chat-1"], ["pin", "7"], ["unpin", "7"]],
+)
 def test_the_other_verbs(folder: Path, engine: FakeEngine, verb: list[str]) -> None:
     done = kvtop(folder, "ctl", *verb)
     assert done.returncode == 0, done.stderr

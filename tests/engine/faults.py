@@ -102,6 +102,38 @@ def stale_order_entry() -> Iterator[None]:
 
 
 @contextmanager
+def forgotten_pin() -> Iterator[None]:
+    """Now and then a pinned block that nobody holds any more is evictable like any other."""
+    rest = BlockPool._rest
+
+    def careless(self: BlockPool, block: int) -> None:
+        pins = self._pins[block]
+        if pins and _strikes(self, 2):
+            self._pins[block] = 0
+        rest(self, block)
+        self._pins[block] = pins
+
+    with patch.object(BlockPool, "_rest", careless):
+        yield
+
+
+@contextmanager
+def evicted_pin() -> Iterator[None]:
+    """A cached block that is pinned can be evicted all the same."""
+    pin = BlockPool.pin
+
+    def careless(self: BlockPool, block: int) -> None:
+        was_cached = self.is_evictable(block)
+        pin(self, block)
+        if was_cached and _strikes(self, 2):
+            self.stamp_idle(block)
+            self.evictable.insert(block)
+
+    with patch.object(BlockPool, "pin", careless):
+        yield
+
+
+@contextmanager
 def outdated_rank() -> Iterator[None]:
     """A block that became cached again stands where it stood before."""
     enter = Ranked._enter
@@ -165,6 +197,8 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
         missing_dirty_mark,
         stale_order_entry,
         outdated_rank,
+        forgotten_pin,
+        evicted_pin,
         write_to_shared_block,
         forgotten_copy,
         copy_too_late,

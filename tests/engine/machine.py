@@ -49,6 +49,7 @@ VALUES: dict[str, st.SearchStrategy[bool | int | float | str]] = {
     "free_order": st.sampled_from(list(FREE_ORDERS)),
     "offload": st.sampled_from(list(OFFLOADS)),
     "tier_full": st.sampled_from(list(TIER_FULLS)),
+    "pin_limit": st.sampled_from([0.5, 0.9, 0.2, 0.0]),
     "prefix_cache": st.booleans(),
     "max_running": st.integers(1, 8),
     "token_budget": st.sampled_from([64, 32, 16, 1]),
@@ -72,6 +73,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.mirror = Mirror(self.pool)
         self.now = 0.0
         self.arrived = 0
+        self.known: list[Request] = []
         self.barren = 0
 
     # What users do
@@ -111,6 +113,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             self.arrived += more
         if self.pool.blocks_for(len(prompt)) <= self.pool.total:
             self.scheduler.add(request, self.now)
+            self.known.append(request)
             return
         with pytest.raises(ValueError, match="the whole pool has"):
             self.scheduler.add(request, self.now)
@@ -161,6 +164,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         if transition == "preempt":
             assert "max_running" not in changes or len(self.scheduler.running) <= self.scheduler.policies.max_running
             assert "capacity" not in changes or not self.scheduler.draining or self._copying()
+            limit = self.scheduler.policies.pin_limit
+            assert "pin_limit" not in changes or self.pool.pinned_total <= limit * self.pool.total
         else:
             assert not change.preempted
 
@@ -188,6 +193,24 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert victim.state is RequestState.FINISHED
             assert victim.num not in self.scheduler.requests
             assert victim.finish_detail == "preempted under preempt_action=abort: test"
+
+    @rule(which=st.integers(0, 99), finished=st.booleans())
+    @precondition(lambda self: self.known)
+    def pin(self, which: int, finished: bool) -> None:
+        known = self.known if finished else list(self.scheduler.requests.values()) or self.known
+        request, pinned = self._pick(which, known), self.pool.pinned_total
+        try:
+            pin = self.scheduler.pin(request)
+        except ValueError:
+            assert self.pool.pinned_total == pinned, "a refused pin pinned something"
+            return
+        assert [self.pool.lookup(hash_) for hash_ in pin.hashes] == pin.blocks
+        assert self.pool.pinned_total <= self.scheduler.policies.pin_limit * self.pool.total
+
+    @rule(which=st.integers(0, 99))
+    @precondition(lambda self: len(self.scheduler.pins))
+    def unpin(self, which: int) -> None:
+        self.scheduler.unpin(list(self.scheduler.pins.by_name)[which % len(self.scheduler.pins)])
 
     @rule()
     def reset_prefix_cache(self) -> None:
@@ -274,7 +297,10 @@ class SchedulerMachine(RuleBasedStateMachine):
         tried = [request for request in queue if request in ended or request in admitted]
         assert tried == queue[: len(tried)], "a request overtook another"
         for admission in plan.admitted:
-            assert never_fits(admission.request, self.pool, scheduler.rule) is None
+            assert (
+                never_fits(admission.request, self.pool, scheduler.rule, lookups=scheduler.policies.prefix_cache)
+                is None
+            )
             assert admission.cached < len(admission.request.token_ids)
 
     def _check_victims(self, plan: Plan, before: dict[int, int]) -> None:

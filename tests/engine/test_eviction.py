@@ -9,7 +9,6 @@ from engine.freelist import FreeListError
 from engine.policies.eviction import EVICTIONS
 from engine.pool import CACHED, BlockPool
 from engine.prefix import NO_HASH
-from engine.retention import DEFAULT_PRIORITY
 from tests.engine.driving import Drive
 
 

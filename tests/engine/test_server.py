@@ -21,12 +21,14 @@ from kvtop.protocol import (
     Event,
     ModelFacts,
     Pause,
+    Pin,
     Preempt,
     Reply,
     RequestKeyframe,
     ResetPrefixCache,
     Resume,
     SetPolicy,
+    Unpin,
 )
 from kvtop.publish import Publisher
 from kvtop.sources.control import ControlClient
@@ -166,6 +168,25 @@ def test_abort_and_preempt_reach_the_named_request(running: Running) -> None:
     reply = running.ask(Abort(id="3", request="nobody"))
     assert not reply.ok
     assert "nobody" in reply.message
+
+
+def test_a_request_is_pinned_and_unpinned_by_its_number_or_its_id(running: Running) -> None:
+    running.until(lambda: running.engine.scheduler.totals.finished > 3)
+    running.ask(Pause(id="0"))
+    finished = running.events("finish")[-1]
+    assert finished.request is not None
+    pool = running.engine.scheduler.pool
+    reply = running.ask(Pin(id="1", request=finished.request))
+    assert reply.ok, reply.message
+    assert f"blocks of {finished.request_id} pinned" in reply.message or "1 block of" in reply.message
+    assert pool.pinned_total > 0
+    assert running.events("pin")[-1].request_id == finished.request_id
+    assert running.telemetry.keyframe().gauges.kv_blocks_pinned == pool.pinned_blocks
+    assert running.ask(Unpin(id="2", request=finished.request_id or "")).ok
+    assert pool.pinned_total == 0
+    reply = running.ask(Unpin(id="3", request="nobody"))
+    assert not reply.ok
+    assert reply.message == "nobody is not pinned"
 
 
 def test_the_prefix_cache_can_be_emptied(running: Running) -> None:
