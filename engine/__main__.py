@@ -71,6 +71,11 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--name", default="engine", help="name of its socket (default: %(default)s)")
     p.add_argument("--blocks", type=int, default=0, help="KV blocks in the pool (default: chosen for the workload)")
     p.add_argument("--block-size", type=int, default=0, help="tokens a block holds (default: 8 for the mix, else 16)")
+    p.add_argument("--host-blocks", type=int, default=0, metavar="N", help="KV blocks in host memory (default: none)")
+    p.add_argument("--disk-blocks", type=int, default=0, metavar="N", help="KV blocks in a file (default: none)")
+    p.add_argument(
+        "--disk-path", default="", metavar="FILE", help="that file, removed at the end (default: NAME.kv by the socket)"
+    )
     p.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"])
     p.add_argument("--attention", default="auto", choices=["auto", "torch", "triton"])
     p.add_argument(
@@ -121,6 +126,9 @@ def config_from(args: argparse.Namespace) -> EngineConfig:
         name=args.name,
         blocks=args.blocks,
         block_size=args.block_size,
+        host_blocks=args.host_blocks,
+        disk_blocks=args.disk_blocks,
+        disk_path=args.disk_path,
         device=args.device,
         attention=args.attention,
         kv_dtype=args.kv_dtype,
@@ -182,6 +190,7 @@ def main(argv: list[str] | None = None) -> int:
 
     def leave() -> None:
         server.publisher.stop("engine stopped")
+        server.close()
         os._exit(0)
 
     def stop_in_order() -> None:
@@ -197,6 +206,7 @@ def main(argv: list[str] | None = None) -> int:
         server.run()
     finally:
         server.publisher.stop("engine stopped")
+        server.close()
     return 0
 
 

@@ -22,9 +22,13 @@ from engine.runner import ModelRunner
 from engine.scheduler import Scheduler
 from engine.server import Server
 from engine.telemetry import Telemetry
+from engine.tiers.opening import open_tiers
+from engine.tiers.store import StoreError
+from engine.tiers.tiers import Tiers
 from engine.window import describe_windows, parse_windows
 from engine.workload import MixWorkload, scale_for
 from kvtop.protocol import ModelFacts, PolicyValue
+from kvtop.protocol.places import socket_folder
 from kvtop.publish import Publisher
 
 DEFAULT_BLOCKS, DEFAULT_BLOCK_SIZE = 512, 16
@@ -102,7 +106,8 @@ def build(
         raise BuildError(str(error), "use --attention torch") from None
     pool = BlockPool(blocks, block_size)
     max_model_len = min(facts.context, blocks * block_size)
-    scheduler = Scheduler(pool, policies, max_model_len=max_model_len)
+    tiers = _tiers(config, pool, cache, folder)
+    scheduler = Scheduler(pool, policies, max_model_len=max_model_len, tiers=tiers)
     runner = ModelRunner(model.decoder, cache, attention, seed=config.seed)
     engine = Engine(scheduler, runner)
     telemetry = Telemetry(
@@ -127,6 +132,7 @@ def build(
         config,
         model=_facts(model),
         blocks=blocks,
+        lower_tiers=() if tiers is None else [(books.name, books.slots) for books in tiers.books],
         block_size=block_size,
         cache_dtype=cache_dtype.name,
         bytes_per_token=cache.bytes_per_token,
@@ -147,6 +153,19 @@ def build(
         ledger_every=config.ledger_every,
         watchdog=config.watchdog,
     )
+
+
+def _tiers(config: EngineConfig, pool: BlockPool, cache: KVCache, folder: Path | None) -> Tiers | None:
+    try:
+        if config.disk_path:
+            path = Path(config.disk_path).expanduser()
+        else:
+            path = (folder or socket_folder(create=config.disk_blocks > 0)) / f"{config.name}.kv"
+        return open_tiers(
+            pool, cache.parts, host_blocks=config.host_blocks, disk_blocks=config.disk_blocks, disk_path=path
+        )
+    except StoreError as error:
+        raise BuildError(str(error), "give --host-blocks or --disk-blocks less, or another --disk-path") from None
 
 
 def _rate(runner: ModelRunner, budget: int, block_size: int, blocks: int) -> float:

@@ -27,6 +27,12 @@ class EngineConfig:
     workload: str = "none"
     rate: float = 0.0
     policies: dict[str, PolicyValue | str] = field(default_factory=dict)
+    host_blocks: int = 0
+    """Blocks in the host tier; 0: there is none."""
+    disk_blocks: int = 0
+    """Blocks in the disk tier; 0: there is none."""
+    disk_path: str = ""
+    """File of the disk tier, made and removed by the engine; empty: NAME.kv in the socket folder."""
     expose_text: bool = False
     ledger_every: int = 64
     """Iterations between two ledger checks while serving; 0 never checks."""
@@ -40,6 +46,9 @@ class EngineConfig:
             )
         if self.kv_dtype not in ("auto", *KV_DTYPE_NAMES):
             raise ValueError(f"KV data type {self.kv_dtype!r} is not one of auto, {', '.join(KV_DTYPE_NAMES)}")
+        for tier, blocks in (("host", self.host_blocks), ("disk", self.disk_blocks)):
+            if blocks < 0:
+                raise ValueError(f"{tier} blocks {blocks} must not be negative")
         if self.blocks < 0:
             raise ValueError(f"blocks {self.blocks} must not be negative")
         if self.ledger_every < 0:

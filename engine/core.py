@@ -10,6 +10,9 @@ from engine.plan import Plan
 from engine.request import Request
 from engine.scheduler import Scheduler
 
+TRANSFER_WAIT = 0.05
+"""Seconds a step waits at most for a copy between tiers where nothing can run before; commands wait as long."""
+
 BATCH_HISTORY = 512
 """Iterations of which the batch size is remembered (for snapshots)."""
 
@@ -25,6 +28,8 @@ class Step:
     forward_ms: float
     sample_ms: float
     ended: float
+    transfer_wait_ms: float = 0.0
+    """Spent waiting for copies between tiers, because nothing could run before one ended."""
 
 
 class Engine:
@@ -45,7 +50,13 @@ class Engine:
         began = self.clock()
         plan = self.scheduler.schedule(began)
         planned = self.clock()
-        if not (plan.items or plan.copies or plan.preempted or plan.rejected or plan.notices):
+        waited = 0.0
+        if plan.is_empty and self.scheduler.waits_for_copies:
+            waited = self._wait()
+            began = self.clock()
+            plan = self.scheduler.schedule(began)
+            planned = self.clock()
+        if plan.is_empty:
             return None
         self.iteration += 1
         tokens: list[int] = []
@@ -58,4 +69,15 @@ class Engine:
         self.batch_sizes.append(len(plan.items))
         committed = self.clock()
         schedule_ms = 1000.0 * ((planned - began) + (committed - ended))
-        return Step(self.iteration, plan, finished, schedule_ms, forward_ms, sample_ms, committed)
+        return Step(self.iteration, plan, finished, schedule_ms, forward_ms, sample_ms, committed, waited)
+
+    def _wait(self) -> float:
+        """Until a copy between tiers has ended; returns how many milliseconds that took."""
+        tiers = self.scheduler.tiers
+        if tiers is None:
+            return 0.0
+        began = self.clock()
+        tiers.wait(TRANSFER_WAIT)
+        ms = 1000.0 * (self.clock() - began)
+        tiers.stalled(ms)
+        return ms

@@ -4,6 +4,7 @@ import os
 import socket
 import time
 import uuid
+from collections.abc import Sequence
 
 from engine.config import EngineConfig
 from engine.control import COMMANDS
@@ -17,6 +18,7 @@ def hello(
     *,
     model: ModelFacts,
     blocks: int,
+    lower_tiers: Sequence[tuple[str, int]] = (),
     block_size: int,
     cache_dtype: str,
     bytes_per_token: int,
@@ -28,10 +30,12 @@ def hello(
     notice: str | None,
     threads: int | None,
 ) -> Hello:
-    """The first line for every peer. ``bytes_per_token`` counts K and V over all layers."""
+    """The first line for every peer. ``bytes_per_token`` counts K and V over all layers; ``lower_tiers``: name and blocks."""
     capabilities = ["blocks", "requests", "queue", "events"]
     if config.expose_text:
         capabilities.append("text")
+    if lower_tiers:
+        capabilities.append("tiers")
     return Hello(
         engine=EngineIdentity(
             name=config.name,
@@ -47,7 +51,7 @@ def hello(
             block_size=block_size,
             cache_dtype=cache_dtype,
             bytes_per_token=bytes_per_token,
-            pools=[PoolFacts(tier="device", group=0, blocks=blocks)],
+            pools=[PoolFacts(tier=tier, group=0, blocks=count) for tier, count in (("device", blocks), *lower_tiers)],
         ),
         device=device,
         attention=attention,

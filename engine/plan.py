@@ -77,6 +77,11 @@ class Plan:
     evicted: int = 0
     """Cached blocks whose content was given up for new content."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Nothing to run and nothing to tell."""
+        return not (self.items or self.copies or self.admitted or self.preempted or self.rejected or self.notices)
+
 
 @dataclass(frozen=True, slots=True)
 class PolicyChange:

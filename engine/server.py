@@ -52,6 +52,11 @@ class Server:
         """Ends `run` after the current iteration. Safe from any thread and from a signal handler."""
         self._stop.set()
 
+    def close(self) -> None:
+        """Ends the copies between tiers and removes what lies on disk; after `run`."""
+        if (tiers := self.engine.scheduler.tiers) is not None:
+            tiers.close()
+
     def submit(
         self,
         token_ids: list[int],
@@ -112,7 +117,8 @@ class Server:
             self.control.keyframe_wanted = False
             publisher.publish_keyframe(telemetry.keyframe())
         if step is None and not self._stop.is_set():
-            publisher.wait(self._until_next())
+            # A step that waited for copies has waited enough.
+            publisher.wait(0.0 if self.engine.scheduler.waits_for_copies else self._until_next())
 
     def _feed(self) -> None:
         """Submits what has arrived by now. While the queue is full, the workload's clock stands still."""

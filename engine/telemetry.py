@@ -10,6 +10,7 @@ from engine.copies import Copied
 from engine.core import Engine, Step
 from engine.plan import Admission, HeadVerdict, Preemption
 from engine.request import FinishReason, Request, RequestState
+from engine.tiers.report import TierReport
 from engine.watchdog import Alarm, Notice
 from kvtop.protocol import (
     ROUTINE_EVENTS,
@@ -56,6 +57,8 @@ class Telemetry:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._engine = engine
+        tiers = engine.scheduler.tiers
+        self._tiers = None if tiers is None else TierReport(tiers)
         self._bytes_per_token = bytes_per_token
         self._static = {"cache_dtype": cache_dtype, "attention_mode": attention_mode}
         self._decode_text = decode_text
@@ -160,7 +163,9 @@ class Telemetry:
 
     @property
     def has_news(self) -> bool:
-        return bool(self._pending or self._touched or self._status() != self._sent_status)
+        tiers = self._engine.scheduler.tiers
+        moved = tiers is not None and bool(tiers.traffic or tiers.news)
+        return bool(moved or self._pending or self._touched or self._status() != self._sent_status)
 
     # Frames.
 
@@ -178,13 +183,18 @@ class Telemetry:
                 schedule=step.schedule_ms,
                 forward=step.forward_ms,
                 sample=step.sample_ms,
+                transfer_wait=step.transfer_wait_ms,
                 publish=self.frame_ms,
                 ledger=self._ledger_ms,
             )
         self._ledger_ms = 0.0
+        self._tier_news()
         changes = [change for request in self._touched.values() if (change := self._change(request)) is not None]
         self._touched.clear()
         runs, hashes = pool.take_changes()
+        if self._tiers is not None:
+            below = self._tiers.take_changes()
+            runs, hashes = [*runs, *below[0]], [*hashes, *below[1]]
         status = self._status()
         queue = self._queue()
         policies = scheduler.policies
@@ -206,6 +216,8 @@ class Telemetry:
             queue=queue if queue != self._sent_queue else None,
             verdict=_verdict(scheduler.verdict),
             events=self._pending,
+            traffic=[] if self._tiers is None else self._tiers.take_traffic(),
+            tiers=[] if self._tiers is None else self._tiers.changed_levels(*self._device_prefix()),
             gauges=self._gauges(),
             counters=self._counters(),
         )
@@ -227,9 +239,10 @@ class Telemetry:
             policy_id=scheduler.policies.version,
             policy=scheduler.policies.values(),
             status=self._status(),
-            blocks=pool.all_runs(),
-            hashes=pool.all_hashes(),
-            ages=pool.all_ages(now),
+            blocks=[*pool.all_runs(), *([] if self._tiers is None else self._tiers.all_runs())],
+            hashes=[*pool.all_hashes(), *([] if self._tiers is None else self._tiers.all_hashes())],
+            ages=[*pool.all_ages(now), *([] if self._tiers is None else self._tiers.all_ages(now))],
+            tiers=[] if self._tiers is None else self._tiers.levels(*self._device_prefix()),
             requests=[self._whole(request) for request in requests],
             queue=self._queue(),
             verdict=_verdict(scheduler.verdict),
@@ -240,6 +253,45 @@ class Telemetry:
         )
 
     # Parts of frames.
+
+    def _tier_news(self) -> None:
+        """What the tiers have to tell; the requests concerned have changed too."""
+        scheduler = self._engine.scheduler
+        if scheduler.tiers is None:
+            return
+        while scheduler.tiers.news:
+            news = scheduler.tiers.news.popleft()
+            request = None if news.num is None else scheduler.requests.get(news.num)
+            if request is not None:
+                self.touch(request)
+            self.event(
+                news.kind,
+                severity=news.severity,
+                tier=news.tier,
+                request=news.num,
+                request_id=None if request is None else request.id,
+                blocks=news.blocks,
+                tokens=news.tokens,
+                seconds=news.seconds,
+                detail=news.detail[:1000],
+            )
+        for num in scheduler.tiers.loading:
+            if num in scheduler.requests:
+                self.touch(scheduler.requests[num])
+
+    def _device_prefix(self) -> tuple[int, int]:
+        """Prompt tokens found on the device at first admissions, and not found there."""
+        scheduler = self._engine.scheduler
+        below = 0 if scheduler.tiers is None else scheduler.tiers.loaded_tokens
+        found = scheduler.totals.prefix_hit_tokens - below
+        return found, scheduler.totals.prefix_query_tokens - found
+
+    def _where(self, request: Request) -> tuple[str, str]:
+        """Its state and the tier of its KV, as the protocol names them."""
+        tiers = self._engine.scheduler.tiers
+        if tiers is not None and request.state is RequestState.PREEMPTED and request.num in tiers.swapped:
+            return "swapped", tiers.swapped[request.num].books.name
+        return str(request.state), "device"
 
     def _absorb(self, step: Step) -> None:
         plan = step.plan
@@ -291,10 +343,12 @@ class Telemetry:
 
     def _fields(self, request: Request) -> dict[str, Any]:
         times = request.times
+        state, tier = self._where(request)
         fields: dict[str, Any] = {
             "id": request.id,
             "label": request.label,
-            "state": str(request.state),
+            "state": state,
+            "tier": tier if self._tiers is not None else None,
             "priority": request.priority,
             "group": request.group,
             "siblings": None if request.group is None else request.siblings,
@@ -380,6 +434,7 @@ class Telemetry:
             kv_blocks_cached=pool.cached_blocks,
             kv_blocks_active=pool.active_blocks,
             kv_blocks_shared=pool.shared_blocks,
+            kv_blocks_transfer=pool.transfer_blocks,
             kv_blocks_pinned=pool.pinned_blocks,
             kv_blocks_reserved=scheduler.reserved_blocks,
             kv_bytes_used=used * pool.block_size * self._bytes_per_token,
@@ -403,8 +458,8 @@ class Telemetry:
             aborted=totals.aborted,
             preemptions=totals.preemptions,
             evictions=scheduler.pool.evictions,
-            host_offload_bytes=0,
-            host_promotions=0,
+            host_offload_bytes=0 if scheduler.tiers is None else scheduler.tiers.offloaded_bytes,
+            host_promotions=0 if scheduler.tiers is None else scheduler.tiers.promoted_blocks,
             ledger_checks=self.ledger_checks,
             ledger_violations=self.ledger_violations,
         )

@@ -30,10 +30,10 @@ def settle(scheduler: "Scheduler", tiers: Tiers, now: float) -> None:
     for loaded in tiers.poll(now):
         request = scheduler.requests.get(loaded.num)
         if request is not None and request.state is RequestState.LOADING:
-            _land(scheduler, request, loaded, now)
+            _land(scheduler, tiers, request, loaded, now)
 
 
-def _land(scheduler: "Scheduler", request: Request, loaded: Loaded, now: float) -> None:
+def _land(scheduler: "Scheduler", tiers: Tiers, request: Request, loaded: Loaded, now: float) -> None:
     pool, table = scheduler.pool, request.block_table
     size = pool.block_size
     for place in range(loaded.first, loaded.first + loaded.blocks):
@@ -48,6 +48,7 @@ def _land(scheduler: "Scheduler", request: Request, loaded: Loaded, now: float) 
         request.cached += loaded.blocks * size
         if request.admissions == 1:
             scheduler.totals.prefix_hit_tokens += loaded.blocks * size
+            tiers.loaded_tokens += loaded.blocks * size
     decodes = request.remaining == 1 and request.first_token is not None
     request.enter(RequestState.DECODE if decodes else RequestState.PREFILL, now)
 

@@ -26,7 +26,7 @@ class BooksError(RuntimeError):
 class TierBooks:
     """``slots`` slots of one tier, as arrays with one entry a slot: ``state``, ``hash`` (`NO_HASH`: none), ``owner``
     (num of the request it is held for, `NOBODY`), ``last_use`` (monotonic seconds, NaN: never), ``generation`` (rises
-    with every new content), ``readers`` (copies out of it under way). Read them; change them by the methods."""
+    with every new content), ``readers`` (copies out of it under way), ``fill`` (tokens it holds). Read them; change them by the methods."""
 
     def __init__(self, tier: int, name: str, slots: int) -> None:
         self.tier = tier
@@ -38,6 +38,7 @@ class TierBooks:
         self.last_use: NDArray[np.float64] = np.full(slots, np.nan, np.float64)
         self.generation: NDArray[np.int64] = np.zeros(slots, np.int64)
         self.readers: NDArray[np.int32] = np.zeros(slots, np.int32)
+        self.fill: NDArray[np.int32] = np.zeros(slots, np.int32)
         self.unused = FreeList(slots)
         """Slots that can be taken, next first: free ones, then cached ones that nobody reads."""
         self.index: dict[int, int] = {}
@@ -62,8 +63,8 @@ class TierBooks:
         """It holds this content, or will when a copy under way has ended."""
         return hash_ in self.index
 
-    def take(self, now: float, *, hash_: int = NO_HASH, owner: int = NOBODY) -> int:
-        """A slot to be written: for cached content with ``hash_``, or held for request ``owner``.
+    def take(self, now: float, *, fill: int, hash_: int = NO_HASH, owner: int = NOBODY) -> int:
+        """A slot for ``fill`` tokens to be written: for cached content with ``hash_``, or held for request ``owner``.
 
         Raises `BooksError` when none is `available` or the content is known already.
         """
@@ -77,6 +78,7 @@ class TierBooks:
             self.dropped += 1
         self.hash[slot] = hash_
         self.owner[slot] = owner
+        self.fill[slot] = fill
         self.generation[slot] += 1
         if hash_ != NO_HASH:
             self.index[hash_] = slot
@@ -160,6 +162,7 @@ class TierBooks:
     def _clear(self, slot: int, now: float) -> None:
         self._forget(slot)
         self.owner[slot] = NOBODY
+        self.fill[slot] = 0
         self._enter(slot, FREE, now)
         self.unused.prepend(slot)
 

@@ -55,6 +55,8 @@ class Tiers:
         """By num of the request that waits for them."""
         self.traffic: dict[tuple[int, int], Traffic] = {}
         self.news: deque[TierNews] = deque(maxlen=NEWS_KEPT)
+        self.loaded_tokens = 0
+        """Prompt tokens that first admissions got from lower tiers' caches, ever."""
         self.offloaded_bytes = 0
         """Copied from the device to lower tiers, ever."""
         self.promoted_blocks = 0
@@ -100,7 +102,7 @@ class Tiers:
         """
         blocks = request.block_table[: self.pool.blocks_for(request.computed)]
         hashes = [self.pool.hash_of(block) for block in blocks]
-        slots = [books.take(now, owner=request.num) for _ in blocks]
+        slots = [books.take(now, fill=int(self.pool.fill[block]), owner=request.num) for block in blocks]
         state = Swapped(request.num, books, slots, request.computed, hashes, now, leaving=len(blocks))
         self.swapped[request.num] = state
         for place, (block, slot) in enumerate(zip(blocks, slots, strict=True)):
@@ -220,7 +222,7 @@ class Tiers:
     def _store(self, block: int, hash_: int, now: float, *, ahead: bool) -> None:
         books = self.books[0]
         self._make_way(books, now)
-        slot = books.take(now, hash_=hash_)
+        slot = books.take(now, fill=self.pool.block_size, hash_=hash_)
         self._submit(Place(DEVICE, block), Place(books.tier, slot, int(books.generation[slot])), ahead=ahead)
 
     def knows(self, hash_: int) -> bool:
@@ -311,7 +313,7 @@ class Tiers:
             if lower.knows(hash_) or self.mover.room < 2 or books.available < 2:
                 continue
             source = Place(books.tier, slot, books.start_read(slot, now))
-            target = lower.take(now, hash_=hash_)
+            target = lower.take(now, fill=self.pool.block_size, hash_=hash_)
             self._submit(source, Place(lower.tier, target, int(lower.generation[target])))
             return
 

@@ -1,0 +1,40 @@
+"""Makes the tiers that an engine is started with."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from engine.pool import BlockPool
+from engine.tiers.books import TierBooks
+from engine.tiers.device import DeviceStore
+from engine.tiers.disk import DiskStore
+from engine.tiers.host import HostStore
+from engine.tiers.mover import Mover
+from engine.tiers.store import BlockStore
+from engine.tiers.tiers import Tiers
+
+
+def open_tiers(
+    pool: BlockPool, parts: Sequence[Tensor], *, host_blocks: int, disk_blocks: int, disk_path: Path
+) -> Tiers | None:
+    """Tiers of that many blocks below the KV cache whose memory is ``parts``; None when both are 0.
+
+    Raises `StoreError`, saying what is not there, when one cannot be made.
+    """
+    device = DeviceStore(parts)
+    below: list[BlockStore] = []
+    try:
+        if host_blocks:
+            below.append(HostStore(host_blocks, device.block_bytes))
+        if disk_blocks:
+            below.append(DiskStore(disk_path, disk_blocks, device.block_bytes))
+    except OSError:
+        for store in below:
+            store.close()
+        raise
+    if not below:
+        return None
+    books = [TierBooks(tier, store.name, store.slots) for tier, store in enumerate(below, start=1)]
+    stores: dict[int, BlockStore] = {0: device, **dict(enumerate(below, start=1))}
+    return Tiers(pool, books, Mover(stores))
