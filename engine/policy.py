@@ -10,6 +10,7 @@ from engine.policies.eviction import EVICTIONS
 from engine.policies.free_order import FREE_ORDERS
 from engine.policies.offload import OFFLOADS, TIER_FULLS
 from engine.policies.order import ORDERS
+from engine.policies.partial_reuse import PARTIAL_REUSES
 from engine.policies.preempt_action import PREEMPT_ACTIONS
 from engine.policies.requeue import REQUEUES
 from engine.policies.victim import VICTIMS
@@ -105,6 +106,12 @@ AXES: dict[str, PolicyAxis] = {
             name="prefix_cache",
             kind="bool",
             help="Reuse blocks of equal prefixes. Off: nobody looks blocks up and no block gets a hash.",
+        ),
+        PolicyAxis(
+            name="partial_reuse",
+            kind="choice",
+            help="Whether a prefix hit goes on into a block of which only the first tokens are the same.",
+            choices=PARTIAL_REUSES,
         ),
         PolicyAxis(
             name="max_running",
@@ -215,6 +222,7 @@ class PolicySet:
     tier_full: str = "drop"
     pin_limit: float = 0.5
     prefix_cache: bool = True
+    partial_reuse: str = "off"
     max_running: int = 16
     token_budget: int = 512
     watermark: float = 0.0

@@ -27,6 +27,7 @@ from engine.batch import BatchItem
 from engine.copies import PendingCopies
 from engine.draft import Draft
 from engine.forking import end_samples, fork, must_copy, own_tail
+from engine.partial import PartialIndex, copy_part
 from engine.pins import Pin, Pins
 from engine.plan import Admission, HeadVerdict, Plan, PolicyChange, Preemption
 from engine.policies.capacity import CAPACITIES, CapacityRule
@@ -85,6 +86,7 @@ class Scheduler:
         self.promised = Promises(pool)
         self.pins = Pins(pool)
         self.copies = PendingCopies()
+        self.partial = PartialIndex(pool)
         self.rule: CapacityRule = CAPACITIES[policies.capacity]
         self.paused = False
         self.verdict: HeadVerdict | None = None
@@ -172,6 +174,8 @@ class Scheduler:
             write_kv(request, item.start, item.start + item.count, self.pool, now, hashing=hashing)
             if self.tiers is not None:
                 tiering.filled(self, self.tiers, request, item.start, item.start + item.count, now)
+            if hashing and self.policies.partial_reuse == "copy":
+                self.partial.filled(request, item.start, item.start + item.count)
             if drawn:
                 finished += self._take_tokens(item, drawn, now)
         return finished
@@ -200,6 +204,8 @@ class Scheduler:
         old, self.policies = self.policies, change.new
         if (old.order, old.requeue) != (change.new.order, change.new.requeue):
             self.waiting.reorder(ORDERS[change.new.order], REQUEUES[change.new.requeue])
+        if change.new.partial_reuse == "off":
+            self.partial.clear()
         preempted = [preempt(self, victim, now, cause) for victim, cause in change.victims]
         for name in change.unpinned:
             self.pins.unpin(name)
@@ -413,6 +419,8 @@ class Scheduler:
         if self.tiers is not None:
             tiering.hit(self, self.tiers, hits, now)
         loading = self.tiers is not None and tiering.begin_load(self, self.tiers, request, now)
+        if not loading and self.policies.prefix_cache and self.policies.partial_reuse == "copy":
+            copy_part(self, request, now)
         count = 0 if loading else min(request.remaining, draft.budget)
         if count:
             self._assign(request, count, draft, now)

@@ -213,6 +213,13 @@ def _describe_the_rest(plan: ChangePlan, scheduler: "Scheduler") -> None:
             f"Nobody looks up a prefix and no more blocks get a hash; {counted(pool.cached_blocks, 'cached block')} stay until "
             "their room is needed."
         )
+    if new.partial_reuse != old.partial_reuse:
+        say(
+            "A prefix hit ends with the last complete block; what was known of the tokens of others is forgotten."
+            if new.partial_reuse == "off"
+            else "Where its complete blocks end, a new request copies the beginning of a cached block that fits; only "
+            "blocks completed from now on are known that well."
+        )
     if new.token_budget != old.token_budget:
         say(f"An iteration computes at most {new.token_budget} tokens, no more {old.token_budget}.")
         if (late := len(scheduler.running) - len(plan.victims) - new.token_budget) > 0:

@@ -8,8 +8,10 @@ from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
 from engine.copies import Copied, PendingCopies
+from engine.partial import Part, PartialIndex
 from engine.policies.eviction import Ranked
 from engine.pool import BlockPool
+from engine.request import Request
 
 
 def _strikes(pool: BlockPool, every: int) -> bool:
@@ -187,6 +189,29 @@ def copy_too_late() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def overlong_part() -> Iterator[None]:
+    """Of a block that only begins like a request's own, one token too many is copied."""
+    find = PartialIndex.find
+
+    def greedy(self: PartialIndex, request: Request) -> Part | None:
+        part = find(self, request)
+        room = len(request.token_ids) - 1 - len(request.block_table) * self._pool.block_size
+        if part is None or part.tokens >= min(self._pool.block_size, room):
+            return part
+        return Part(part.block, part.tokens + 1)
+
+    with patch.object(PartialIndex, "find", greedy):
+        yield
+
+
+@contextmanager
+def part_of_another_prefix() -> Iterator[None]:
+    """A block is taken to continue a request's prefix because its tokens fit, whatever came before them."""
+    with patch("engine.partial._parent", lambda request, place: place):
+        yield
+
+
 FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     fault.__name__: fault
     for fault in (
@@ -202,5 +227,7 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
         write_to_shared_block,
         forgotten_copy,
         copy_too_late,
+        overlong_part,
+        part_of_another_prefix,
     )
 }

@@ -51,6 +51,7 @@ VALUES: dict[str, st.SearchStrategy[bool | int | float | str]] = {
     "tier_full": st.sampled_from(list(TIER_FULLS)),
     "pin_limit": st.sampled_from([0.5, 0.9, 0.2, 0.0]),
     "prefix_cache": st.booleans(),
+    "partial_reuse": st.sampled_from(["copy", "copy", "off"]),
     "max_running": st.integers(1, 8),
     "token_budget": st.sampled_from([64, 32, 16, 1]),
     "watermark": st.sampled_from([0.0, 0.1, 0.5]),

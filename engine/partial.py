@@ -1,0 +1,126 @@
+"""Partial reuse: a request takes over the first tokens of a cached block whose rest differs from its own.
+
+What hashes cannot tell is kept here: the token ids of complete blocks, by the hash of the content they continue and by
+their first token. An entry names its block by hash alone and counts only while the pool finds that hash, so nothing is
+to be done when a block is evicted or moved. After TensorRT-LLM's copy on partial reuse.
+"""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from engine.batch import BlockCopy
+from engine.pool import BlockPool
+from engine.prefix import seed
+from engine.request import Request
+
+if TYPE_CHECKING:
+    from engine.scheduler import Scheduler
+
+CANDIDATES = 64
+"""Blocks compared at most, of those with the right prefix and first token; the latest completed ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The first ``tokens`` tokens of ``block``."""
+
+    block: int
+    tokens: int
+
+
+class PartialIndex:
+    """Token ids of blocks completed while the policy was on. Four bytes a token and some 200 bytes a block."""
+
+    def __init__(self, pool: BlockPool) -> None:
+        self._pool = pool
+        self._blocks: dict[tuple[int, int], dict[int, array[int]]] = {}
+        self._entries = 0
+
+    def __len__(self) -> int:
+        return self._entries
+
+    def filled(self, request: Request, start: int, end: int) -> None:
+        """Positions ``start … end-1`` of ``request`` were computed: remember the blocks that this completed."""
+        size = self._pool.block_size
+        for i in range(start // size, end // size):
+            if i >= len(request.hashes) or self._pool.hash_of(request.block_table[i]) != request.hashes[i]:
+                return
+            tokens = array("i", request.token_ids[i * size : (i + 1) * size])
+            known = self._blocks.setdefault((_parent(request, i), tokens[0]), {})
+            self._entries += request.hashes[i] not in known
+            known[request.hashes[i]] = tokens
+        if self._entries > 2 * self._pool.total + CANDIDATES:
+            self._sweep()
+
+    def find(self, request: Request) -> Part | None:
+        """The longest part that continues the blocks of ``request``, all of which are complete.
+
+        Its last token is never part of it: computing it yields the next one.
+        """
+        pool, place = self._pool, len(request.block_table)
+        start = place * pool.block_size
+        wanted = request.token_ids[start : min(start + pool.block_size, len(request.token_ids) - 1)]
+        if not wanted:
+            return None
+        best: Part | None = None
+        known = self._blocks.get((_parent(request, place), wanted[0]), {})
+        for hash_ in islice(reversed(known), CANDIDATES):
+            block, common = pool.lookup(hash_), _common(known[hash_], wanted)
+            if block is not None and not pool.incoming[block] and (best is None or common > best.tokens):
+                best = Part(block, common)
+        return best
+
+    def clear(self) -> None:
+        self._blocks.clear()
+        self._entries = 0
+
+    def _sweep(self) -> None:
+        """Forget what the pool forgot. As often as it has grown by the pool's size: cheap, seen over all entries."""
+        self._blocks = {
+            key: kept
+            for key, known in self._blocks.items()
+            if (kept := {h: tokens for h, tokens in known.items() if self._pool.lookup(h) is not None})
+        }
+        self._entries = sum(map(len, self._blocks.values()))
+
+
+def _parent(request: Request, place: int) -> int:
+    """The hash of the content before block ``place``."""
+    return request.hashes[place - 1] if place else seed(request.cache_salt)
+
+
+def _common(first: Sequence[int], second: Sequence[int]) -> int:
+    """How many tokens the two begin with in common."""
+    count = 0
+    for one, other in zip(first, second, strict=False):
+        if one != other:
+            break
+        count += 1
+    return count
+
+
+def copy_part(scheduler: "Scheduler", request: Request, now: float) -> None:
+    """Let ``request``, just admitted with its prefix hits, go on with a part of another block, if one is cached."""
+    pool = scheduler.pool
+    part = scheduler.partial.find(request)
+    if part is None:
+        return
+    idle = pool.refs_of(part.block) == 0
+    # While it is held, so that it is not taken for its own copy, an idle block is not available. Copies from a lower
+    # tier begin at once, before the batch's own: an idle block could be overwritten by one before it is read.
+    if idle and (pool.available < 2 or scheduler.tiers is not None):
+        return
+    pool.share(part.block, request.num, now)
+    own = pool.take(request.num, now)
+    pool.release(part.block, request.num, now)
+    pool.write(own, part.tokens, now)
+    request.block_table.append(own)
+    scheduler.promised.keep(request)
+    request.computed += part.tokens
+    request.cached = request.computed
+    scheduler.copies.add(request, BlockCopy(part.block, own, part.tokens), f"begins with the same {part.tokens} tokens")
+    if request.admissions == 1:
+        scheduler.totals.prefix_hit_tokens += part.tokens

@@ -1,0 +1,7 @@
+"""The axis ``partial_reuse``: whether a prefix hit goes on into a block of which only the first tokens are the same."""
+
+PARTIAL_REUSES = {
+    "off": "A prefix is found in complete blocks only.",
+    "copy": "Where the complete blocks end, the tokens that the best cached block has in common with the request are "
+    "copied into a block of its own, and not computed.",
+}
