@@ -22,7 +22,9 @@ from kvtop.term.depth import ColourDepth
 from kvtop.term.environment import settle_gc
 from kvtop.term.front_buffer import FrontBufferApp
 from kvtop.views.block_table import HEADER_ROWS, block_table_rows, table_length
+from kvtop.views.exposure import not_exposed
 from kvtop.views.glyphs import ASCII, UNICODE
+from kvtop.views.tiers import has_tiers, table_height
 from panels.block_map import BlockMapPanel
 from panels.capacity import CapacityPanel
 from panels.dialogs.confirm_form import ConfirmForm
@@ -36,6 +38,7 @@ from panels.header import HeaderPanel
 from panels.layout import WIDE, plan, too_small
 from panels.queue import QueuePanel
 from panels.requests import RequestsPanel
+from panels.tiers import TiersPanel
 from panels.too_small import TooSmallPanel
 
 DIALOG_FPS = 4.0
@@ -88,11 +91,13 @@ class KvtopApp(FrontBufferApp[int]):
         self._settled = False
         self._terminal: Size | None = None
         self._last_focus = "requests"
-        self._shape = (0, 3)
+        self._shape = (0, 3, 0)
+        self._tiers_instead = False
         shown, glyphs = self.feed.shown, self.glyphs
         self.header, self.capacity = HeaderPanel(glyphs=glyphs), CapacityPanel(glyphs=glyphs)
         self.map, self.requests = BlockMapPanel(shown, glyphs=glyphs), RequestsPanel(shown, glyphs=glyphs)
         self.queue, self.event_log = QueuePanel(shown, glyphs=glyphs), EventsPanel(shown, glyphs=glyphs)
+        self.tiers = TiersPanel(shown, glyphs=glyphs)
         self.footer, self.too_small = FooterPanel(glyphs=glyphs), TooSmallPanel(id="too-small")
         self.panels = {
             panel.id: panel
@@ -102,6 +107,7 @@ class KvtopApp(FrontBufferApp[int]):
                 self.map,
                 self.requests,
                 self.queue,
+                self.tiers,
                 self.event_log,
                 self.footer,
                 DividerPanel(glyphs=glyphs),
@@ -143,17 +149,28 @@ class KvtopApp(FrontBufferApp[int]):
         self.dashboard.set_class(not small, "fits")
         self.dashboard.set_class(width >= WIDE, "wide")
         if small:
+            self.queue.display = self.tiers.display = False
             self.too_small.update(width, height)
             return
-        for name, area in plan(width, height, self.map.wanted_rows, self._header_rows).items():
+        areas = plan(
+            width,
+            height,
+            self.map.wanted_rows,
+            self._header_rows,
+            tiers=table_height(self.feed.live),
+            instead_of_queue=self._tiers_instead,
+        )
+        self.queue.display, self.tiers.display = "queue" in areas, "tiers" in areas
+        for name, area in areas.items():
             panel = self.panels[name]
             panel.styles.offset = (area.x, area.y)
             panel.styles.width, panel.styles.height = area.width, area.height
 
     @property
     def _header_rows(self) -> int:
-        hello = self.feed.live.hello
-        return 4 if hello is not None and hello.notice else 3
+        hello, status = self.feed.live.hello, self.feed.live.status
+        noted = (hello is not None and hello.notice) or (status is not None and status.warning)
+        return 4 if noted else 3
 
     # --- the frame ---
 
@@ -176,8 +193,9 @@ class KvtopApp(FrontBufferApp[int]):
             return
         if self.focused is None and len(self.screen_stack) == 1:
             # What is hidden cannot keep the focus: it is lost while the terminal is too small.
-            self.screen.set_focus(self.panels[self._last_focus])
-        if changes.full or changes.hello:
+            last = self.panels[self._last_focus]
+            self.screen.set_focus(last if last.display else self.requests)
+        if changes.full or changes.hello or changes.numbers:
             self._pool_may_have_changed()
         if text_due or changes.link:
             self._draw_texts(now)
@@ -193,7 +211,7 @@ class KvtopApp(FrontBufferApp[int]):
 
     def _pool_may_have_changed(self) -> None:
         blocks = self.feed.live.blocks
-        shape = (blocks.total if blocks is not None else 0, self._header_rows)
+        shape = (blocks.total if blocks is not None else 0, self._header_rows, table_height(self.feed.live))
         if shape != self._shape:
             self._shape = shape
             self.place()
@@ -205,6 +223,7 @@ class KvtopApp(FrontBufferApp[int]):
         self.capacity.update(state)
         self.requests.update(state, now)
         self.queue.update(state, now)
+        self.tiers.update(state, now)
         arrived, self._arrived_events = self._arrived_events, 0
         self.event_log.update(state, 0 if feed.held else arrived)
         self._mark_selected()
@@ -212,7 +231,7 @@ class KvtopApp(FrontBufferApp[int]):
     def _mark_selected(self) -> None:
         num = self.requests.view.selected
         row = (self.feed.shown.requests or {}).get(num) if num is not None else None
-        self.map.select(row.table if row is not None else None)
+        self.map.select(None if row is None else row.table or self.feed.shown.held_below(row.num))
 
     def _redraw_all(self) -> None:
         """Everything anew from what is shown now: after a hold, a release, a covering screen."""
@@ -224,7 +243,13 @@ class KvtopApp(FrontBufferApp[int]):
     # --- what panels say ---
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        names = {"map": Where.MAP, "requests": Where.REQUESTS, "queue": Where.QUEUE, "events": Where.EVENTS}
+        names = {
+            "map": Where.MAP,
+            "requests": Where.REQUESTS,
+            "queue": Where.QUEUE,
+            "events": Where.EVENTS,
+            "tiers": Where.APP,
+        }
         name = event.widget.id or ""
         if name in names:
             self._last_focus = name
@@ -291,10 +316,26 @@ class KvtopApp(FrontBufferApp[int]):
     # --- keys ---
 
     def action_focus_panel(self, name: str) -> None:
+        if name == "tiers" and not has_tiers(self.feed.live):
+            self._say(self._one_tier(), "warning")
+            return
+        if name in ("queue", "tiers") and not self.panels[name].display:
+            self._tiers_instead = name == "tiers"
+            self.place()
         self.screen.set_focus(self.panels[name])
 
     def action_colour(self) -> None:
         self.map.action_colour()
+
+    def action_next_tier(self) -> None:
+        if self.map.next_tier():
+            self.place()
+        else:
+            self._say(self._one_tier(), "warning")
+
+    def _one_tier(self) -> str:
+        state = self.feed.live
+        return "all KV of this engine is on its device" if state.tier_spans() else not_exposed(state, "lower tiers")
 
     def action_filter(self) -> None:
         self.screen.set_focus(self.requests)

@@ -68,6 +68,13 @@ ACTIONS: tuple[Action, ...] = (
     Action("focus_panel('requests')", ("2",), "2", "go to the requests"),
     Action("focus_panel('queue')", ("3",), "3", "go to the queue"),
     Action("focus_panel('events')", ("4",), "4", "go to the events"),
+    Action(
+        "focus_panel('tiers')",
+        ("5",),
+        "5",
+        "go to the tiers; on a small screen they take the queue's place, 3 brings it back",
+    ),
+    Action("next_tier", ("t",), "t", "show the next tier on the map: device, host, disk"),
     Action("focus_next", ("tab",), "Tab", "go to the next panel"),
     Action("focus_previous", ("shift+tab",), "shift+Tab", "go to the previous panel"),
     Action("redraw", ("ctrl+l",), "ctrl+l", "draw the whole screen anew"),

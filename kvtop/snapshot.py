@@ -19,9 +19,10 @@ import numpy.typing as npt
 
 from kvtop import __version__
 from kvtop.errors import UserError
-from kvtop.protocol import ROUTINE_EVENTS, Event, Hello
+from kvtop.protocol import ROUTINE_EVENTS, Event, Hello, TierLevel
 from kvtop.state import BlockArrays, EngineState, LogEntry, RequestRow
 from kvtop.state.ledger import check
+from kvtop.state.tiers import total_name
 
 SCHEMA = "kvtop.snapshot/1"
 EVENTS = 200
@@ -38,7 +39,8 @@ UNITS = {
     "*_time, ttft, tpot, *_s, p50, p95, window": "seconds",
     "arrival, started, wall": "Unix seconds, the engine's clock",
     "mono": "seconds of the engine's monotonic clock",
-    "*_ms": "milliseconds",
+    "*_ms, ms_per_block_*": "milliseconds",
+    "bytes_*_per_s": "bytes per second over window",
     "rates": "per second over the window named beside them",
     "admissions, preemptions, evictions, host_promotions, counters": "totals since the engine started",
     "batch_size_by_iteration": "requests in the batch of each of the last iterations, oldest first",
@@ -68,6 +70,7 @@ def snapshot_document(state: EngineState, wall: float, now: float) -> dict[str, 
         "counters": dict(state.counters),
         "rates": _rates(state, mono),
         "latencies": _latencies(state, mono),
+        "tiers": _tiers(state, mono),
         "iteration_ms": _durations(state),
         "ledger_violations": state.counters.get("ledger_violations"),
         "contradictions": check(state),
@@ -216,6 +219,32 @@ def _latencies(state: EngineState, mono: float | None) -> dict[str, Any]:
     return found
 
 
+def _tiers(state: EngineState, mono: float | None) -> list[dict[str, Any]] | None:
+    """Levels and totals as the engine sent them, with their rates; None where it exposes no tiers."""
+    if not state.tiers:
+        return None
+    rates = state.tier_rates
+
+    def rate(level: TierLevel, total: str, window: float) -> float | None:
+        return rates.per_second(total_name(level, total), mono, window)
+
+    found = []
+    for level in state.tiers:
+        hits, misses = (rate(level, name, LATENCY_WINDOW) for name in ("hit_tokens", "miss_tokens"))
+        looked_up = None if hits is None or misses is None else hits + misses
+        found.append(
+            level.model_dump()
+            | {
+                "window": rates.span(mono, RATE_WINDOW),
+                "bytes_in_per_s": rate(level, "bytes_in", RATE_WINDOW),
+                "bytes_out_per_s": rate(level, "bytes_out", RATE_WINDOW),
+                "hit_window": rates.span(mono, LATENCY_WINDOW),
+                "hit_share": None if hits is None or not looked_up else hits / looked_up,
+            }
+        )
+    return found
+
+
 def _durations(state: EngineState) -> dict[str, Any] | None:
     """Mean milliseconds of an iteration by part, over the iterations seen."""
     iterations = sum(timing.merged for timing in state.durations)
@@ -281,6 +310,7 @@ def _blocks(state: EngineState, blocks: BlockArrays) -> dict[str, Any]:
     return {
         "total": blocks.total,
         "by_state": state.counts(),
+        "tiers": [{"tier": name, "first": span.start, "blocks": len(span)} for name, span in state.tier_spans()],
         "states": state.state_names(),
         "run_fields": ["start", "count", "state", "owner", "refs", "fill", "tier", "group"],
         "runs": block_runs(blocks),

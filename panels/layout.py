@@ -11,7 +11,10 @@ MIN_WIDTH, MIN_HEIGHT = 60, 16
 WIDE = 120
 
 PANELS = ("map", "requests", "queue", "events")
-"""The panels that take the focus, in the order of Tab and of the digits."""
+"""The panels that take the focus, in the order of Tab and of the digits; of engines with several tiers, "tiers" too."""
+
+ROOM_FOR_TIERS = 36
+"""Rows of a terminal from which on the tiers have a place of their own, and need not take the queue's."""
 
 
 class Area(NamedTuple):
@@ -58,11 +61,20 @@ def map_frame(height: int) -> int:
     return 2 if height < 28 else 3
 
 
-def plan(width: int, height: int, map_rows: Callable[[int, int], int], header_rows: int = 3) -> dict[str, Area]:
+def plan(
+    width: int,
+    height: int,
+    map_rows: Callable[[int, int], int],
+    header_rows: int = 3,
+    *,
+    tiers: int = 0,
+    instead_of_queue: bool = False,
+) -> dict[str, Area]:
     """The area of every panel, by name.
 
     ``map_rows(columns, room)`` tells how many of ``room`` rows the whole map fills; ``header_rows`` is what the header
-    would like. Raises ValueError below `MIN_WIDTH` x `MIN_HEIGHT`.
+    would like, ``tiers`` the rows of the table of tiers (0: there is none). Where there is no room for queue and tiers,
+    ``instead_of_queue`` decides which of them is there. Raises ValueError below `MIN_WIDTH` x `MIN_HEIGHT`.
     """
     if too_small(width, height):
         raise ValueError(f"needs {MIN_WIDTH}x{MIN_HEIGHT}, this is {width}x{height}")
@@ -75,8 +87,9 @@ def plan(width: int, height: int, map_rows: Callable[[int, int], int], header_ro
     if width >= WIDE:
         right = min(max(69, width * 11 // 20), 112)
         left = width - right - 1
-        queue = Need(4, rest, 1.0)
-        rows = _with_map(rest, left, map_rows, frame, {"map": Need(frame + 1, rest, 3.0), "queue": queue})
+        below = {"queue": Need(4, rest, 1.0), "tiers": Need(tiers + 1, tiers + 2, 2.0)}
+        lower = _queue_or_tiers(below, height, tiers, instead_of_queue)
+        rows = _with_map(rest, left, map_rows, frame, {"map": Need(frame + 1, rest, 3.0), **lower})
         areas |= _stack(0, y, left, rows)
         areas["divider"] = Area(left, y, 1, rest)
         rows = share(rest, {"requests": Need(5, rest, 3.0), "events": Need(4, rest, 2.0)})
@@ -85,9 +98,18 @@ def plan(width: int, height: int, map_rows: Callable[[int, int], int], header_ro
         "map": Need(frame + 1, rest, 7.0),
         "requests": Need(4, rest, 6.0),
         "queue": Need(2 if height < 22 else 3, 6, 1.6),
+        "tiers": Need(2 if height < 22 else min(tiers + 1, 5), tiers + 2, 3.0),
         "events": Need(3, rest, 4.0),
     }
+    needs = _queue_or_tiers(needs, height, tiers, instead_of_queue)
     return areas | _stack(0, y, width, _with_map(rest, width, map_rows, frame, needs))
+
+
+def _queue_or_tiers(needs: dict[str, Need], height: int, tiers: int, instead_of_queue: bool) -> dict[str, Need]:
+    """``needs`` without those of the two that have no place."""
+    both = tiers and height >= ROOM_FOR_TIERS
+    absent = None if both else "queue" if tiers and instead_of_queue else "tiers"
+    return {name: need for name, need in needs.items() if name != absent}
 
 
 def _with_map(

@@ -385,6 +385,14 @@ class EngineState:
         """Name and block numbers of each tier the hello names, the device first; empty where it names none."""
         return tier_spans(self.hello.geometry.pools) if self.hello else []
 
+    def held_below(self, num: int) -> list[int]:
+        """Blocks of lower tiers that hold KV of this request."""
+        if self.blocks is None or self.blocks.device == self.blocks.total:
+            return []
+        first = self.blocks.device
+        held: list[int] = (np.flatnonzero(self.blocks.owner[first:] == num) + first).tolist()
+        return held
+
     def state_names(self) -> list[str]:
         """Names behind the state codes, at most 256."""
         return self.hello.block_states[:256] if self.hello else []

@@ -59,6 +59,12 @@ def state_name(state: EngineState, code: int) -> str:
     return clean(names[code], 32) if code < len(names) else f"state {code}"
 
 
+def tier_of(state: EngineState, block: int) -> str | None:
+    """The tier a block belongs to; None where there is but one."""
+    spans = state.tier_spans()
+    return next((name for name, span in spans if block in span), None) if len(spans) > 1 else None
+
+
 def _facts(state: EngineState, blocks: BlockArrays, block: int, now: float, cell: range | None) -> list[Part]:
     name = state_name(state, int(blocks.state[block]))
     mono = state.mono_now(now)
@@ -82,10 +88,8 @@ def _facts(state: EngineState, blocks: BlockArrays, block: int, now: float, cell
 def _place(state: EngineState, blocks: BlockArrays, block: int) -> list[Part]:
     """Tier and KV group, where there are several."""
     pools = state.hello.geometry.pools if state.hello else []
-    tiers = list(dict.fromkeys(pool.tier for pool in pools))
-    parts = []
-    if len(tiers) > 1 and blocks.tier[block] < len(tiers):
-        parts.append(part(25, f"tier {clean(tiers[blocks.tier[block]], 16)}", ""))
+    tier = tier_of(state, block)
+    parts = [] if tier is None else [part(46, f"tier {clean(tier, 16)}", clean(tier, 16))]
     if len({pool.group for pool in pools}) > 1:
         parts.append(part(24, f"group {blocks.group[block]}", ""))
     return parts
@@ -95,6 +99,15 @@ def _owners(state: EngineState, blocks: BlockArrays, block: int) -> Part:
     if state.requests is None:
         return part(9, not_exposed(state, "owners"), role=Role.DIM)
     found = blocks.owners(block, state.requests)
+    holder = state.requests.get(int(blocks.owner[block]))
+    if not found and holder is not None:
+        return part(
+            9,
+            (
+                (f"holds KV of {short(holder.name, 24)}", owner_role(holder.num)),
+                (", which is swapped out" if holder.state == "swapped" else "", Role.DIM),
+            ),
+        )
     if not found:
         cached = blocks.hash_of(block) is not None
         return part(9, "no owner; its content can be found by its hash" if cached else "no owner", role=Role.DIM)

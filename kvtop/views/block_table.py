@@ -3,10 +3,11 @@
 from collections import Counter
 
 from kvtop.state import BlockArrays, EngineState, RequestRow
-from kvtop.views.block_detail import state_name
+from kvtop.state.request_row import NO_BLOCK
+from kvtop.views.block_detail import state_name, tier_of
 from kvtop.views.cells import STATE_ROLES
 from kvtop.views.exposure import message_rows, not_exposed
-from kvtop.views.fit import Span, exactly, fit, line, part
+from kvtop.views.fit import Span, exactly, fit, line, part, wrap
 from kvtop.views.format import count, fixed, plural, short
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Role, Row, clean
@@ -33,12 +34,12 @@ def block_table_rows(
     request = state.requests.get(num)
     if request is None:
         return message_rows(f"request #{count(num)} is gone", width, height, glyphs)
-    rows = [_summary(state, request, width), _titles(width)]
+    rows = [_summary(state, request, width), _titles(width, len(state.tier_spans()) > 1)]
     room = max(0, height - HEADER_ROWS)
     first = max(0, min(offset, len(request.table) - room))
     shown = list(enumerate(request.table))[first : first + room]
     if not shown:
-        rows.append(line([("no blocks in its table", Role.DIM)], width))
+        rows += wrap([(_elsewhere(state, request), Role.DIM)], width, max(1, room))
     partners = _partners(state, request, [block for _, block in shown])
     rows += [_entry(state, logical, block, partners.get(block, []), width) for logical, block in shown]
     return glyphs.rows(exactly(rows, width, height))
@@ -48,8 +49,11 @@ def _hash_width(width: int) -> int:
     return 16 if width >= _WIDE else 8
 
 
-def _titles(width: int) -> Row:
-    titles = f"logical  tokens           block  state      fill  refs  {'hash':<{_hash_width(width)}}  shared with"
+def _titles(width: int, several: bool) -> Row:
+    tier = "tier    " if several else ""
+    titles = (
+        f"logical  tokens           block  {tier}state      fill  refs  {'hash':<{_hash_width(width)}}  shared with"
+    )
     return line([(titles, Role.TITLE)], width)
 
 
@@ -57,7 +61,7 @@ def _summary(state: EngineState, request: RequestRow, width: int) -> Row:
     shared = 0
     states: Counter[str] = Counter()
     if state.blocks is not None:
-        inside = [block for block in request.table if block < state.blocks.total]
+        inside = [block for block in request.held if block < state.blocks.total]
         shared = int((state.blocks.refs[inside] > 1).sum()) if inside else 0
         states = Counter(state_name(state, int(code)) for code in state.blocks.state[inside]) if inside else Counter()
     others = ", ".join(f"{count(n)} {name}" for name, n in states.most_common() if name not in ("active", "shared"))
@@ -65,10 +69,14 @@ def _summary(state: EngineState, request: RequestRow, width: int) -> Row:
         [
             part(99, ((short(request.name, 32), Role.STRONG),)),
             part(90, clean(request.state or ""), ""),
-            part(80, plural(len(request.table), "block")),
+            part(80, plural(len(request.held), "block")),
+            part(79, _given_up(request), ""),
             part(70, f"{count(shared)} shared", ""),
             part(60, others, ""),
             part(50, f"{count(request.computed_tokens)} tokens computed", ""),
+            part(45, _sample(request), ""),
+            part(44, f"{count(request.pinned_blocks)} pinned" if request.pinned_blocks else "", ""),
+            part(43, f"KV in {clean(request.tier, 16)}" if request.tier else "", ""),
             part(40, f"attention {clean(request.attention_mode, 32)}" if request.attention_mode else "", ""),
             part(30, f"KV {clean(request.cache_dtype, 32)}" if request.cache_dtype else "", ""),
         ],
@@ -76,9 +84,31 @@ def _summary(state: EngineState, request: RequestRow, width: int) -> Row:
     )
 
 
+def _elsewhere(state: EngineState, request: RequestRow) -> str:
+    """Where its KV is when nothing is in its table: the blocks of lower tiers held for it."""
+    held = state.held_below(request.num)
+    if not held:
+        return "no blocks in its table"
+    numbers = ", ".join(map(str, held[:64])) + (f" and {count(len(held) - 64)} more" if len(held) > 64 else "")
+    return f"no blocks in its table; its KV is in {plural(len(held), 'block')} of {tier_of(state, held[0])}: {numbers}"
+
+
+def _sample(request: RequestRow) -> str:
+    """Of several drawn from one prompt."""
+    if not request.siblings or request.siblings < 2:
+        return ""
+    return f"one of {count(request.siblings)} samples" + (f" of #{request.group}" if request.group is not None else "")
+
+
+def _given_up(request: RequestRow) -> str:
+    """Blocks at the beginning that slid out of every layer's window."""
+    gone = len(request.table) - len(request.held)
+    return f"{count(gone)} given up before its window" if gone else ""
+
+
 def _partners(state: EngineState, request: RequestRow, shown: list[int]) -> dict[int, list[str]]:
     """Names of the other requests that hold each of these blocks."""
-    wanted = set(shown)
+    wanted = set(shown) - {NO_BLOCK}
     if state.blocks is not None:
         wanted = {block for block in wanted if block < state.blocks.total and state.blocks.refs[block] > 1}
     found: dict[int, list[str]] = {}
@@ -96,6 +126,10 @@ def _entry(state: EngineState, logical: int, block: int, partners: list[str], wi
     tokens = f"{logical * size}…{(logical + 1) * size - 1}" if size else "–"
     spans: list[Span] = [(f"{logical:>7}  {tokens:<13} {block:>8}  ", Role.TEXT)]
     blocks = state.blocks
+    if block == NO_BLOCK:
+        return line(
+            [(f"{logical:>7}  {tokens:<13} {'–':>8}  given up: no layer sees these tokens again", Role.DIM)], width
+        )
     if blocks is None or block >= blocks.total:
         spans.append((not_exposed(state, "blocks") if blocks is None else "beyond the pool", Role.DIM))
         return line(spans, width)
@@ -108,7 +142,10 @@ def _entry(state: EngineState, logical: int, block: int, partners: list[str], wi
 def _physical(state: EngineState, blocks: BlockArrays, block: int, size: int | None, hashed: int) -> list[Span]:
     name = state_name(state, int(blocks.state[block]))
     fill = f"{count(int(blocks.fill[block]))}/{count(size)}" if size else count(int(blocks.fill[block]))
+    tier = tier_of(state, block)
+    place: list[Span] = [] if tier is None else [(f"{fixed(tier, 7)} ", Role.DIM if tier == "device" else Role.ACCENT)]
     return [
+        *place,
         (fixed(name, 8), STATE_ROLES.get(name, Role.UNKNOWN)),
         (f"  {fill:>5}  {count(int(blocks.refs[block])):>4}  ", Role.TEXT),
         (f"{(blocks.hash_of(block) or '–')[:hashed]:<{hashed}}", Role.DIM),

@@ -40,7 +40,7 @@ def _levels(state: EngineState) -> tuple[dict[str, int], int] | None:
     return exposed, int(total)
 
 
-def _cells(counts: list[int], total: int, width: int) -> list[int]:
+def bar_cells(counts: list[int], total: int, width: int) -> list[int]:
     """Shares of ``width`` cells: what is not zero gets at least one, the largest gives way, remainders fill up."""
     exact = [min(count, total) * width / total for count in counts]
     cells = [max(int(value), 1 if value > 0 else 0) for value in exact]
@@ -57,7 +57,7 @@ def _cells(counts: list[int], total: int, width: int) -> list[int]:
 def _bar(state: EngineState, counts: dict[str, int], total: int, width: int, glyphs: Glyphs) -> list[Span]:
     names = [name for name in (*_BAR, *(n for n in counts if n not in _BAR and n != "free")) if counts.get(name)]
     free = max(0, counts.get("free", total - sum(counts[name] for name in names)))
-    cells = _cells([*(counts[name] for name in names), free], total, max(1, width))
+    cells = bar_cells([*(counts[name] for name in names), free], total, max(1, width))
     spans: list[Span] = [
         (glyphs.state(name) * n, STATE_ROLES.get(name, Role.UNKNOWN)) for name, n in zip(names, cells, strict=False)
     ]

@@ -32,11 +32,13 @@ class Column:
 STATE_ROLE = {
     "waiting": Role.WARN,
     "preempted": Role.BAD,
+    "swapped": Role.RESERVED,
+    "loading": Role.TRANSFER,
     "prefill": Role.ACCENT,
     "decode": Role.GOOD,
     "finished": Role.DIM,
 }
-_STATE_RANK = {"decode": 0, "prefill": 1, "preempted": 2, "waiting": 3, "finished": 4}
+_STATE_RANK = {"decode": 0, "prefill": 1, "loading": 2, "swapped": 3, "preempted": 4, "waiting": 5, "finished": 6}
 
 
 def _plain(name: str) -> Callable[[RequestRow, float | None], Cell]:
@@ -62,6 +64,8 @@ def _state(row: RequestRow, _mono: float | None) -> Cell:
     if row.state is None:
         return UNKNOWN, Role.DIM
     shown = "done" if row.finished else row.state
+    if row.state == "swapped" and row.tier:
+        shown = f"swap {row.tier}"
     return clean(shown), STATE_ROLE.get(row.state, Role.TEXT)
 
 
@@ -81,6 +85,8 @@ def _output(row: RequestRow, _mono: float | None) -> Cell:
 
 def _blocks(row: RequestRow, _mono: float | None) -> Cell:
     held = row.block_count
+    if row.pinned_blocks:
+        return f"{count(held)} {count(row.pinned_blocks)}p", Role.PINNED
     if row.reserved_blocks:
         return f"{count(held)}+{count(row.reserved_blocks)}", Role.TEXT
     return count(held), Role.TEXT
@@ -123,7 +129,7 @@ def _duration(name: str) -> Callable[[RequestRow, float | None], Cell]:
 
 COLUMNS = (
     Column("id", "id", 8, 100, _id, lambda row, _: row.name, left=True),
-    Column("state", "state", 9, 95, _state, lambda row, _: _STATE_RANK.get(row.state or "", 5), left=True),
+    Column("state", "state", 9, 95, _state, lambda row, _: _STATE_RANK.get(row.state or "", 7), left=True),
     Column("priority", "pri", 3, 60, _plain("priority"), _by("priority")),
     Column("prompt", "prompt", 6, 80, _plain("prompt_tokens"), _by("prompt_tokens")),
     Column("cached", "cached", 6, 70, _cached, _by("cached_tokens")),

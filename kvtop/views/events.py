@@ -113,6 +113,22 @@ def _policy(event: Event) -> str:
     return f"{text}; {clean(event.cause, 200)}" if event.cause else text
 
 
+def _swap(event: Event) -> str:
+    """``swap_out a-0007 to host: 27 blocks, 212 tokens kept``."""
+    out = event.kind == "swap_out"
+    where = f" {'to' if out else 'from'} {clean(event.tier, 32)}" if event.tier else ""
+    parts = [f"swap {'out' if out else 'in'} {_who(event.request, event.request_id)}{where}"]
+    parts += [plural(event.blocks, "block")] if event.blocks is not None else []
+    parts += [f"{plural(event.tokens, 'token')} kept"] if event.tokens is not None else []
+    parts += [f"after {seconds(event.seconds)}"] if event.seconds is not None and not out else []
+    return _first_then(parts)
+
+
+def _watchdog(event: Event) -> str:
+    """``watchdog after 12.0s: …``; its ``cause`` is a code, the sentence is the detail."""
+    return "watchdog" + (f" after {seconds(event.seconds)}" if event.seconds is not None else "")
+
+
 def _plain(event: Event) -> str:
     """Commands, pauses, ledger violations, notices and kinds of a later version."""
     text = clean(event.kind, 32).replace("_", " ") + _commander(event)
@@ -133,6 +149,9 @@ _SENTENCES = {
     "abort": _abort,
     "evict": _evict,
     "policy": _policy,
+    "swap_out": _swap,
+    "swap_in": _swap,
+    "watchdog": _watchdog,
 }
 
 
@@ -144,6 +163,8 @@ def event_sentence(entry: LogEntry) -> str:
     if sentence is None:
         return _plain(entry)
     text = sentence(entry)
+    if entry.kind == "watchdog" and entry.detail:
+        return f"{text}: {clean(entry.detail, 600)}"
     return f"{text}; {clean(entry.detail, 400)}" if entry.detail else text
 
 

@@ -14,11 +14,21 @@ STALE_AFTER = 2.0
 def header_rows(
     state: EngineState, now: float, width: int, glyphs: Glyphs = UNICODE, *, held: float | None = None
 ) -> list[Row]:
-    """Three rows, four with the engine's notice. ``held``: seconds for which the viewer has held its view still."""
+    """Three rows, four with a warning or notice of the engine. ``held``: seconds for which the view is held still."""
     rows = [_identity(state, now, width, held), _policies(state, now, width), _speed(state, now, width)]
-    if state.hello is not None and state.hello.notice:
+    if state.status is not None and state.status.warning:
+        rows.append(_warning(state, now, width))
+    elif state.hello is not None and state.hello.notice:
         rows.append(line([("! ", Role.WARN), (clean(state.hello.notice, 500), Role.WARN)], width))
     return glyphs.rows(rows)
+
+
+def _warning(state: EngineState, now: float, width: int) -> Row:
+    """What stands still, and for how long; it takes the place of a notice, which can wait."""
+    assert state.status is not None
+    since, mono = state.status.warning_since, state.mono_now(now)
+    lasting = "" if since is None or mono is None else f" for {age(max(0.0, mono - since))}"
+    return line([(f"! STUCK{lasting}: ", Role.BAD), (clean(state.status.warning or "", 500), Role.WARN)], width)
 
 
 # -- line 1: who, on what, live or not ----------------------------------------------------------------------------

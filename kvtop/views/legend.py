@@ -34,8 +34,9 @@ def _of_state(name: str, glyphs: Glyphs, weight: int) -> Part:
 
 def _states(blockmap: BlockMap, glyphs: Glyphs) -> list[Part]:
     counts = blockmap.counts()
-    rare = [name for name in counts if name not in _ALWAYS and counts[name]]
-    return [_of_state(name, glyphs, weight) for weight, name in zip(range(20, 0, -1), [*_ALWAYS, *rare], strict=False)]
+    always = _ALWAYS[:2] if blockmap.first else _ALWAYS
+    rare = [name for name in counts if name not in always and counts[name]]
+    return [_of_state(name, glyphs, weight) for weight, name in zip(range(20, 0, -1), [*always, *rare], strict=False)]
 
 
 def _owners() -> Part:

@@ -6,7 +6,7 @@ from kvtop.views.exposure import message_rows, not_exposed
 from kvtop.views.fit import Part, exactly, fit, part
 from kvtop.views.format import UNKNOWN, count, plural, seconds, short
 from kvtop.views.glyphs import UNICODE, Glyphs
-from kvtop.views.rows import Role, Row
+from kvtop.views.rows import Role, Row, clean
 from kvtop.views.verdict import request_name, verdict_rows, waiting_count
 
 
@@ -68,6 +68,9 @@ def _facts(row: RequestRow, mono: float | None) -> list[Part]:
     parts = [part(8, f"waits {waited}", waited)]
     if row.state == "preempted":
         parts.append(part(7, ((f"preempted {count(row.preemptions)}x", Role.WARN),), (("preempted", Role.WARN),), ""))
+    if row.state in ("swapped", "loading"):
+        where = f"swapped to {clean(row.tier or 'another tier', 16)}"
+        parts.append(part(7, ((where if row.state == "swapped" else "loading its KV", Role.RESERVED),), ""))
     if row.prompt_tokens is not None:
         output = f"+{count(row.max_tokens)}" if row.max_tokens is not None else ""
         parts.append(part(6, f"{count(row.prompt_tokens)}{output} tokens", f"{count(row.prompt_tokens)}{output}", ""))

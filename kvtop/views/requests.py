@@ -153,7 +153,9 @@ def requests_title(state: EngineState, view: RequestsView) -> str:
         return "requests"
     states = [row.state for row in state.requests.values()]
     running = sum(s in ("prefill", "decode") for s in states)
-    done = states.count("finished")
-    text = f"requests: {count(running)} running, {count(len(states) - running - done)} waiting, {count(done)} done"
+    done, swapped = states.count("finished"), states.count("swapped")
+    text = f"requests: {count(running)} running, {count(len(states) - running - done)} waiting"
+    text += f" ({count(swapped)} swapped out)" if swapped else ""
+    text += f", {count(done)} done"
     text += f" · by {view.sort} {'▼' if view.reverse else '▲'}"
     return f"{text} · filter '{clean(view.filter, 32)}'" if view.filter else text

@@ -16,10 +16,10 @@ STATES = {
     "cached": "no owner, content still valid: a prefix may hit it, a need may evict it",
     "active": "in exactly one block table",
     "shared": "in more than one block table",
-    "copying": "being copied",
-    "transfer": "on its way between tiers",
-    "pinned": "may not be evicted",
-    "reserved": "promised to a request, not yet taken",
+    "copying": "being copied within its tier",
+    "transfer": "being copied to or from another tier: not readable yet, or not free yet",
+    "pinned": "kept by command: may not be evicted",
+    "reserved": "promised to a request, not yet taken; in lower tiers: held for a swapped request",
 }
 
 

@@ -27,6 +27,7 @@ from kvtop.protocol import (
     Verdict,
 )
 from kvtop.sources.base import Item, LinkDown, LinkUp
+from tests.app.synthetic_tiers import LowerTiers
 
 BLOCK = 16
 STEP_S = 0.05
@@ -82,6 +83,7 @@ class Live:
     table: list[int] = field(default_factory=list)
     phase_since: float = 0.0
     preemptions: int = 0
+    tier: str | None = None
     times: dict[str, float] = field(default_factory=lambda: {"queue": 0.0, "prefill": 0.0, "decode": 0.0})
 
 
@@ -89,8 +91,16 @@ class SyntheticEngine:
     """Admits, grows, preempts and finishes requests on ``blocks`` blocks, and says so in frames."""
 
     def __init__(
-        self, blocks: int = 240, seed: int = 7, name: str = "demo", limit: int = 12, arrivals: float = 0.05
+        self,
+        blocks: int = 240,
+        seed: int = 7,
+        name: str = "demo",
+        limit: int = 12,
+        arrivals: float = 0.05,
+        tiers: dict[str, int] | None = None,
     ) -> None:
+        self.lower = LowerTiers(blocks, tiers or {}, BLOCK * 46080)
+        """``tiers``: slots of lower tiers by name; none by default."""
         self.random = random.Random(seed)
         self.arrivals, self.limit, self.name, self.total = arrivals, limit, name, blocks
         self.mono, self.wall = 1000.0, 1_790_000_000.0
@@ -133,7 +143,7 @@ class SyntheticEngine:
                 block_size=BLOCK,
                 cache_dtype="float32",
                 bytes_per_token=46080,
-                pools=[PoolFacts(tier="device", blocks=self.total)],
+                pools=[PoolFacts(tier="device", blocks=self.total), *self.lower.pools()],
             ),
             device="cpu, 2 threads",
             attention="torch",
@@ -153,7 +163,8 @@ class SyntheticEngine:
             policy_id=self.policy_id,
             policy=self.policy,
             status=Status(state=self.status, since=1000.0),
-            blocks=[self._run(i) for i in range(self.total)],
+            blocks=[self._run(i) for i in range(self.total)] + self.lower.all_runs(),
+            tiers=self.lower.levels(),
             hashes=sorted(self.hash.items()),
             ages=[(0, self.total, 12.5)],
             requests=[self._change(r) for r in self.requests.values()],
@@ -172,6 +183,7 @@ class SyntheticEngine:
         self.wall += STEP_S
         prefill = decode = 0
         if not only_time and self.status == "running":
+            self.lower.tick()
             self.iteration += 1
             self.counts["iterations"] += 1
             if self.random.random() < self.arrivals:
@@ -194,7 +206,8 @@ class SyntheticEngine:
             status=Status(state=self.status, since=1000.0),
             policy=self.policy,
             policy_id=self.policy_id,
-            blocks=[self._run(i) for i in sorted(self._dirty)],
+            blocks=[self._run(i) for i in sorted(self._dirty)] + self.lower.changed_runs(),
+            tiers=self.lower.levels(),
             hashes=[(i, self.hash.get(i)) for i in sorted(self._dirty)],
             requests=[self._change(self.requests[n]) for n in sorted(self._touched) if n in self.requests],
             queue=self._queue(),
@@ -233,6 +246,11 @@ class SyntheticEngine:
             for block in shared:
                 self._take(block, head)
             head.cached = head.computed = len(shared) * BLOCK
+            if head.tier is not None:
+                self.lower.swap_in(head.num)
+                self._event("swap_in", head, tier=head.tier, blocks=len(shared), seconds=0.4)
+                head.tier = None
+            self.lower.looked_up(head.prompt)
             self._phase(head, "prefill")
             self.running.append(head)
             self.counts["admissions"] += 1
@@ -295,6 +313,7 @@ class SyntheticEngine:
             if block in self.prefix:
                 self.prefix = []
             self.counts["evictions"] += 1
+            self.lower.store()
         self.fill[block] = 0
         self._take(block, request)
         return True
@@ -323,7 +342,10 @@ class SyntheticEngine:
         lost, released = victim.computed, self._release(victim)
         victim.computed = 0
         victim.preemptions += 1
-        self._phase(victim, "preempted")
+        victim.tier = self.lower.swap_out(victim.num, released) if released else None
+        if victim.tier is not None:
+            self._event("swap_out", victim, tier=victim.tier, blocks=released, tokens=lost)
+        self._phase(victim, "preempted" if victim.tier is None else "swapped")
         self.running.remove(victim)
         self.waiting.insert(0, victim)
         self.counts["preemptions"] += 1
@@ -349,7 +371,9 @@ class SyntheticEngine:
         self._event("finish", request, tokens=request.output, seconds=self.wall - request.arrival)
 
     def _phase(self, request: Live, state: str) -> None:
-        phase = {"waiting": "queue", "preempted": "queue", "finished": "decode"}.get(request.state, request.state)
+        phase = {"waiting": "queue", "preempted": "queue", "swapped": "queue", "finished": "decode"}.get(
+            request.state, request.state
+        )
         request.times[phase] += self.mono - request.phase_since
         request.state, request.phase_since = state, self.mono
         self._touched.add(request.num)
@@ -386,6 +410,7 @@ class SyntheticEngine:
             id=r.id,
             label=r.label,
             state=r.state,
+            tier=r.tier or "device" if self.lower.tiers else None,
             priority=0,
             arrival=r.arrival,
             prompt_tokens=r.prompt,
@@ -438,7 +463,7 @@ class SyntheticEngine:
             kv_tokens=sum(r.computed for r in self.running),
             running=len(self.running),
             waiting=len(self.waiting),
-            preempted=sum(r.state == "preempted" for r in self.waiting),
+            preempted=sum(r.state in ("preempted", "swapped") for r in self.waiting),
         )
 
 

@@ -108,6 +108,12 @@ def _goes_to(id: str) -> Check:
     return check
 
 
+async def _tiers(b: Bench, key: str) -> None:
+    await b.press(key)
+    await b.until(lambda: "all KV of this engine is on its device" in b.text())
+    assert not b.app.tiers.display
+
+
 def _in_turn(*ids: str) -> Check:
     async def check(b: Bench, key: str) -> None:
         await b.press("1")
@@ -267,6 +273,8 @@ CHECKS: dict[tuple[Where, str], Check] = {
     (Where.APP, "focus_panel('requests')"): _goes_to("requests"),
     (Where.APP, "focus_panel('queue')"): _goes_to("queue"),
     (Where.APP, "focus_panel('events')"): _goes_to("events"),
+    (Where.APP, "focus_panel('tiers')"): _tiers,
+    (Where.APP, "next_tier"): _tiers,
     (Where.APP, "focus_next"): _in_turn("requests", "queue", "events", "map"),
     (Where.APP, "focus_previous"): _in_turn("events", "queue", "requests", "map"),
     (Where.APP, "redraw"): _redraw,

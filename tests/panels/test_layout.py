@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from panels.layout import MIN_HEIGHT, MIN_WIDTH, PANELS, WIDE, Need, plan, share, too_small
+from panels.layout import MIN_HEIGHT, MIN_WIDTH, PANELS, ROOM_FOR_TIERS, WIDE, Need, plan, share, too_small
 from panels.zoom import ZOOMS, fitting
 
 
@@ -13,13 +13,19 @@ from panels.zoom import ZOOMS, fitting
     height=st.integers(MIN_HEIGHT, 150),
     blocks=st.integers(0, 2_000_000),
     header=st.integers(3, 4),
+    tiers=st.integers(0, 9),
+    instead=st.booleans(),
 )
-def test_areas_tile_the_terminal(width: int, height: int, blocks: int, header: int) -> None:
+def test_areas_tile_the_terminal(width: int, height: int, blocks: int, header: int, tiers: int, instead: bool) -> None:
     def map_rows(columns: int, room: int) -> int:
         return min(room, fitting(blocks, columns, room).rows(blocks, columns)) if blocks else min(room, 3)
 
-    areas = plan(width, height, map_rows, header)
-    assert set(areas) - {"divider"} == {"header", "capacity", "footer", *PANELS}
+    areas = plan(width, height, map_rows, header, tiers=tiers, instead_of_queue=instead)
+    panels = set(PANELS)
+    if tiers and (instead or height >= ROOM_FOR_TIERS):
+        panels.add("tiers")
+        panels -= set() if height >= ROOM_FOR_TIERS else {"queue"}
+    assert set(areas) - {"divider"} == {"header", "capacity", "footer", *panels}
     assert ("divider" in areas) == (width >= WIDE)
     cells = [[0] * width for _ in range(height)]
     for area in areas.values():
@@ -38,6 +44,13 @@ def test_the_usual_terminal_shows_one_cell_a_block_of_the_demo_pool() -> None:
     assert areas["queue"].height >= 3
     assert areas["requests"].height >= 5
     assert areas["events"].height >= 4
+
+
+def test_three_tiers_are_seen_with_their_titles_on_the_usual_terminal() -> None:
+    areas = plan(80, 24, lambda columns, room: min(room, 4), tiers=4, instead_of_queue=True)
+    assert areas["tiers"].height >= 5
+    assert areas["requests"].height >= 4
+    assert areas["events"].height >= 3
 
 
 def test_what_a_small_map_does_not_need_goes_to_the_others() -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kvtop.protocol import Gauges
 from kvtop.state import EngineState
-from kvtop.views.capacity import _cells, capacity_rows
+from kvtop.views.capacity import bar_cells, capacity_rows
 from kvtop.views.glyphs import ASCII
 from kvtop.views.rows import Role
 from tests.views.scene import check_rows, gauges_only, hello, scene
@@ -70,7 +70,7 @@ def test_nothing_known_is_not_an_empty_pool() -> None:
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=8).filter(sum), st.integers(1, 200))
 def test_the_bar_is_full_and_shows_whatever_is_there(counts: list[int], width: int) -> None:
-    cells = _cells(counts, sum(counts), width)
+    cells = bar_cells(counts, sum(counts), width)
     assert sum(cells) == width
     if width >= 8 * len(counts):
         assert [cell > 0 for cell in cells] == [count > 0 for count in counts]
