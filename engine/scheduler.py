@@ -22,14 +22,14 @@ Decisions where the sources differ or leave it open:
 from collections.abc import Sequence
 
 from engine import ledger, tiering
-from engine.admission import check_servable, never_fits, usable_blocks, weigh
+from engine.admission import check_servable, usable_blocks
 from engine.batch import BatchItem
 from engine.copies import PendingCopies
 from engine.draft import Draft
 from engine.forking import end_samples, fork, must_copy, own_tail
-from engine.partial import PartialIndex, copy_part
+from engine.partial import PartialIndex
 from engine.pins import Pin, Pins
-from engine.plan import Admission, HeadVerdict, Plan, PolicyChange, Preemption
+from engine.plan import HeadVerdict, Plan, PolicyChange, Preemption
 from engine.policies.capacity import CAPACITIES, CapacityRule
 from engine.policies.free_order import FREE_ORDERS
 from engine.policies.order import ORDERS
@@ -38,22 +38,13 @@ from engine.policy import PolicySet
 from engine.pool import BlockPool
 from engine.preemption import pick_victim, preempt
 from engine.prefix import extend_hashes, hashes_of
-from engine.progress import append_token, count_recomputed, retain, write_kv
+from engine.progress import append_token, count_recomputed, write_kv
 from engine.promises import Promises, overcommitment
 from engine.request import FinishReason, Request, RequestState
+from engine.starting import admit_waiting
 from engine.tiers.tiers import Tiers
 from engine.totals import Totals
 from engine.transition import plan_change
-from engine.verdict import (
-    above_resume_gate,
-    after_preemption,
-    batch_running,
-    draining,
-    no_tokens_left,
-    too_little_room,
-    too_many_running,
-    waiting_for_copies,
-)
 from engine.waiting import WaitingQueue
 from engine.words import counted
 from kvtop.protocol import PolicyValue
@@ -133,7 +124,7 @@ class Scheduler:
         draft = Draft(self.policies.token_budget)
         if not self.paused:
             self._grow_running(draft, now)
-        self.verdict = self._admit_waiting(draft, now)
+        self.verdict = admit_waiting(self, draft, now)
         if self.tiers is not None:
             tiering.work_ahead(self, self.tiers, now)
         copied = self.copies.planned()
@@ -293,14 +284,14 @@ class Scheduler:
                 continue  # A victim of one before it.
             count = min(request.remaining, draft.budget)
             if self._make_room(request, request.computed + count, draft, now):
-                self._assign(request, count, draft, now)
+                self.assign(request, count, draft, now)
         if draft.stalled and not draft.items and self.tiers is not None and not self.tiers.pending:
             # Everybody waits for room in a tier, and nobody will make any.
             stuck = draft.stalled.pop(0)
             draft.stalled.clear()
             count = min(stuck.remaining, draft.budget)
             if self._make_room(stuck, stuck.computed + count, draft, now, force=True):
-                self._assign(stuck, count, draft, now)
+                self.assign(stuck, count, draft, now)
 
     def _make_room(self, request: Request, tokens: int, draft: Draft, now: float, *, force: bool = False) -> bool:
         """Preempt until ``request`` can hold ``tokens`` tokens; False when it is out itself or must wait for copies.
@@ -335,7 +326,7 @@ class Scheduler:
         """Blocks to be taken before ``request`` can hold ``tokens`` tokens, one for a copy of its last included."""
         return self.pool.blocks_for(tokens) - len(request.block_table) + must_copy(request, self.pool)
 
-    def _assign(self, request: Request, count: int, draft: Draft, now: float) -> None:
+    def assign(self, request: Request, count: int, draft: Draft, now: float) -> None:
         """Plan the next ``count`` tokens of ``request`` and take the blocks for them; they are there."""
         if (copy := own_tail(request, self.pool, now)) is not None:
             self.copies.add(request, copy, "about to write a block that others hold")
@@ -346,85 +337,6 @@ class Scheduler:
             request.block_table.append(self.pool.take(request.num, now))
             self.promised.keep(request)
         draft.assign(request, count)
-
-    # Waiting requests
-
-    def _admit_waiting(self, draft: Draft, now: float) -> HeadVerdict | None:
-        """Start requests in queue order up to the first that must wait; the verdict on that one."""
-        batch_runs = self.rule.one_batch and bool(self.running)
-        while (head := self.waiting.head) is not None:
-            if (verdict := self._stops_all(head, draft)) is not None:
-                return verdict
-            if (why := never_fits(head, self.pool, self.rule, lookups=self.policies.prefix_cache)) is not None:
-                self.end(head, FinishReason.ERROR, now, why)
-                draft.rejected.append((head, why))
-                continue
-            if batch_runs:
-                return batch_running(head, len(self.running), self.policies)
-            if len(self.running) >= self.policies.max_running:
-                return too_many_running(head, len(self.running), self.policies)
-            if draft.budget == 0 and not self.rule.one_batch:
-                return no_tokens_left(head, self.policies)
-            if self.running and (verdict := above_resume_gate(head, self.policies, self.pool)) is not None:
-                return verdict
-            if self.tiers is not None and (verdict := tiering.held_back(self.tiers, head, self.policies)) is not None:
-                return verdict
-            offer = weigh(
-                head, self.pool, self.rule, self.policies, reserved=self.reserved_blocks, alone=not self.running
-            )
-            if not offer.fits:
-                return too_little_room(head, offer, self.policies)
-            self._start(head, offer.hits, draft, now)
-        return None
-
-    def _stops_all(self, head: Request, draft: Draft) -> HeadVerdict | None:
-        """The verdict when this iteration admits nobody, whatever the head needs."""
-        if self.paused:
-            return HeadVerdict(head, "paused", "resume to go on")
-        if self.draining:
-            target = CAPACITIES[self.policies.capacity]
-            return draining(
-                head,
-                never_fits(head, self.pool, target, lookups=self.policies.prefix_cache),
-                self.transition_text(),
-                self.policies,
-                self.pool,
-            )
-        if draft.stalled:
-            return waiting_for_copies(head, draft.stalled[0], self.policies, self.pool)
-        if draft.preempted:
-            return after_preemption(head, draft.preempted, self.policies, self.pool)
-        return None
-
-    def _start(self, request: Request, hits: list[int], draft: Draft, now: float) -> None:
-        """Admit ``request``: it shares its prefix hits, is promised what the rule promises, and gets tokens."""
-        pool, first = self.pool, request.admissions == 0
-        self.waiting.remove(request)
-        self.running.append(request)
-        for block in hits:
-            pool.share(block, request.num, now)
-        request.block_table = list(hits)
-        retain(request, 0, len(hits), pool, now)
-        request.computed = request.cached = len(hits) * pool.block_size
-        waited = max(0.0, now - request.times.since)
-        request.enter(RequestState.PREFILL, now)
-        request.started = now
-        request.admissions += 1
-        self.totals.admissions += 1
-        if first and self.policies.prefix_cache:
-            self.totals.prefix_query_tokens += request.prompt_tokens
-            self.totals.prefix_hit_tokens += request.cached
-        if self.rule.reserves:
-            self.promised.make(request)
-        if self.tiers is not None:
-            tiering.hit(self, self.tiers, hits, now)
-        loading = self.tiers is not None and tiering.begin_load(self, self.tiers, request, now)
-        if not loading and self.policies.prefix_cache and self.policies.partial_reuse == "copy":
-            copy_part(self, request, now)
-        count = 0 if loading else min(request.remaining, draft.budget)
-        if count:
-            self._assign(request, count, draft, now)
-        draft.admitted.append(Admission(request, request.cached, len(request.block_table), waited, first))
 
     # Leaving; also for preempt actions
 

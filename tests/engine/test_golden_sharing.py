@@ -50,3 +50,15 @@ def test_a_greedy_sample_is_not_disturbed_by_what_its_siblings_write(runner: Mod
     assert first.token_ids[first.prompt_tokens :] == case.required
     assert all(sample.token_ids != first.token_ids for sample in wild)
     assert wild[0].token_ids != wild[1].token_ids
+
+
+@pytest.mark.parametrize("complete", [0, 4], ids=["of the first block", "after complete blocks"])
+def test_the_beginning_of_a_block_copied_from_another_request_changes_nothing(
+    runner: ModelRunner, complete: int
+) -> None:
+    serving = Serving(runner, PolicySet(partial_reuse="copy"), blocks=BLOCKS)
+    alike = complete * BLOCK_SIZE + 11
+    serving.serve([make_request(0, [*LONG.prompt_ids[:alike], *[7] * BLOCK_SIZE], 2)])
+    request = make_request(1, LONG.prompt_ids, len(LONG.required))
+    assert serving.serve([request]) == [LONG.required]
+    assert request.cached == alike
