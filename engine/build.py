@@ -107,7 +107,7 @@ def build(
     pool = BlockPool(blocks, block_size)
     max_model_len = min(facts.context, blocks * block_size)
     tiers = _tiers(config, pool, cache, folder)
-    scheduler = Scheduler(pool, policies, max_model_len=max_model_len, tiers=tiers)
+    scheduler = Scheduler(pool, policies, max_model_len=max_model_len, tiers=tiers, windows=facts.windows)
     runner = ModelRunner(model.decoder, cache, attention, seed=config.seed)
     engine = Engine(scheduler, runner)
     telemetry = Telemetry(

@@ -77,9 +77,9 @@ def fork(scheduler: "Scheduler", parent: Request, sample: Request, token: int, n
         sample.enter(RequestState.WAITING, now)
         scheduler.waiting.add(sample)
         return False
-    for block in parent.block_table:
+    for block in parent.held:
         scheduler.pool.share(block, sample.num, now, fork=True)
-    sample.block_table = list(parent.block_table)
+    sample.block_table, sample.dropped = list(parent.block_table), parent.dropped
     sample.computed = sample.cached = parent.computed
     sample.admissions = 1
     scheduler.totals.admissions += 1

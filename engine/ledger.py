@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from engine.pins import pin_violations
 from engine.pool import ACTIVE, CACHED, FREE, NOBODY, PINNED, SHARED, TRANSFER, BlockPool
 from engine.prefix import NO_HASH
-from engine.request import Request, RequestState
+from engine.request import NO_BLOCK, Request, RequestState
 from engine.tiers.ledger import tier_violations
+from engine.window import Windows, first_needed_position
 from kvtop.protocol import BLOCK_STATES
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def violations(scheduler: "Scheduler") -> list[str]:
     tables = [r for r in scheduler.requests.values() if r.block_table]
     found += _queues(scheduler)
     found += _numbers_in_range(tables, pool)
+    found += [wrong for request in tables for wrong in _dropped(request, scheduler.windows, pool.block_size)]
     if found:
         # What follows counts by block number; with wrong tables it would only repeat the complaint.
         return _cut(found)
@@ -82,18 +84,28 @@ def _queues(scheduler: "Scheduler") -> list[str]:
 def _numbers_in_range(tables: list[Request], pool: BlockPool) -> list[str]:
     found = []
     for request in tables:
-        wrong = [block for block in request.block_table if not 0 <= block < pool.total]
+        wrong = [block for block in request.held if not 0 <= block < pool.total]
         if wrong:
             found.append(f"request {request.id} holds block {wrong[0]}, which the pool does not have")
-        elif len(set(request.block_table)) != len(request.block_table):
+        elif len(set(request.held)) != len(request.held):
             found.append(f"request {request.id} has one block at two places of its table")
     return found
+
+
+def _dropped(request: Request, windows: Windows, block_size: int) -> list[str]:
+    """Only what no layer sees again has been dropped, and the table says so at those places and no others."""
+    if any(block != NO_BLOCK for block in request.block_table[: request.dropped]):
+        return [f"request {request.id} has dropped {request.dropped} blocks, but its table still names some of them"]
+    first = first_needed_position(windows, request.computed)
+    if request.dropped * block_size > first:
+        return [f"request {request.id} has dropped {request.dropped} blocks, but it still needs position {first}"]
+    return []
 
 
 def _references(tables: list[Request], blocks: int) -> NDArray[np.int64]:
     if not tables:
         return np.zeros(blocks, np.int64)
-    held = np.concatenate([np.array(request.block_table, dtype=np.int64) for request in tables])
+    held = np.concatenate([np.array(request.held, dtype=np.int64) for request in tables])
     return np.bincount(held, minlength=blocks)
 
 
@@ -110,7 +122,7 @@ def _holders(tables: list[Request], refs: NDArray[np.int64], pool: BlockPool) ->
     ]
     first = np.full(pool.total, NOBODY, np.int64)
     for request in sorted(tables, key=lambda r: -r.num):
-        first[request.block_table] = request.num
+        first[request.held] = request.num
     found += [
         f"block {block} names {pool.owner[block]} as its owner, but the first to hold it is {first[block]}, of "
         f"{_who(tables, block)}"
@@ -123,7 +135,7 @@ def _holders(tables: list[Request], refs: NDArray[np.int64], pool: BlockPool) ->
         found.append("the pool's record of sharers names other blocks than those that are shared")
     else:
         for request in tables:
-            for block in request.block_table:
+            for block in request.held:
                 if refs[block] > 1 and request.num not in pool.sharers[block]:
                     found.append(f"block {block} is held by request {request.id}, who is not among its sharers")
     return found
@@ -193,12 +205,13 @@ def _contents(tables: list[Request], pool: BlockPool) -> list[str]:
     found = []
     size = pool.block_size
     for request in tables:
-        starts = np.arange(len(request.block_table)) * size
+        held, dropped = request.held, request.dropped
+        starts = np.arange(dropped, len(request.block_table)) * size
         expected = np.clip(request.computed - starts, 0, size)
-        fill = pool.fill[request.block_table]
+        fill = pool.fill[held]
         for i in np.flatnonzero(fill != expected).tolist():
             found.append(
-                f"block {request.block_table[i]} holds {fill[i]} tokens, but as block {i} of request {request.id} it "
+                f"block {held[i]} holds {fill[i]} tokens, but as block {dropped + i} of request {request.id} it "
                 f"should hold {expected[i]}"
             )
         if request.computed > len(request.block_table) * size or request.computed > len(request.token_ids):
@@ -231,12 +244,13 @@ def _hashes(tables: list[Request], pool: BlockPool) -> list[str]:
             f"block {block} of {_who(tables, block)} has a hash but only {pool.fill[block]} of {pool.block_size} tokens"
         )
     for request in tables:
-        known = request.hashes[: len(request.block_table)]
-        actual = pool.hash[request.block_table[: len(known)]]
+        held, dropped = request.held, request.dropped
+        known = request.hashes[dropped : len(request.block_table)]
+        actual = pool.hash[held[: len(known)]]
         expected = np.array(known, dtype=np.uint64)
         for i in np.flatnonzero((actual != NO_HASH) & (actual != expected)).tolist():
             found.append(
-                f"block {request.block_table[i]} has the hash {actual[i]:016x}, but block {i} of request {request.id} "
+                f"block {held[i]} has the hash {actual[i]:016x}, but block {dropped + i} of request {request.id} "
                 f"is {expected[i]:016x}"
             )
     return found

@@ -62,7 +62,7 @@ def preempt(
     protection: str = "",
 ) -> Preemption:
     """Take the blocks of ``victim``, a running request, in the way the policies say."""
-    free, held = scheduler.pool.available, len(victim.block_table)
+    free, held = scheduler.pool.available, len(victim.held)
     seconds = 0.0 if victim.started is None else max(0.0, now - victim.started)
     victim.preemptions += 1
     scheduler.totals.preemptions += 1

@@ -3,8 +3,9 @@
 from engine.batch import BatchItem
 from engine.pool import BlockPool
 from engine.prefix import NO_HASH, extend_hashes
-from engine.request import FinishReason, Request, RequestState
+from engine.request import NO_BLOCK, FinishReason, Request, RequestState
 from engine.retention import of_tokens
+from engine.window import Windows, first_needed_position
 
 
 def count_recomputed(item: BatchItem) -> int:
@@ -46,6 +47,20 @@ def retain(request: Request, first: int, end: int, pool: BlockPool, now: float) 
         kept = of_tokens(request.retention, i * size, (i + 1) * size, now)
         if kept is not None and pool.hash_of(request.block_table[i]) != NO_HASH:
             pool.retain(request.block_table[i], *kept)
+
+
+def drop_unseen(request: Request, windows: Windows, pool: BlockPool, now: float) -> int:
+    """Release the blocks of ``request`` that no layer sees again; returns how many it gives up.
+
+    Those that the prefix cache knows stay cached, as when a request ends. After vLLM, where such places of a table name
+    a null block.
+    """
+    first = first_needed_position(windows, request.computed) // pool.block_size
+    for place in range(request.dropped, first):
+        pool.release(request.block_table[place], request.num, now)
+        request.block_table[place] = NO_BLOCK
+    given_up, request.dropped = first - request.dropped, first
+    return given_up
 
 
 def append_token(request: Request, token: int, max_model_len: int, now: float) -> FinishReason | None:

@@ -48,6 +48,10 @@ class PhaseTimes:
     decode: float = 0.0
 
 
+NO_BLOCK = -1
+"""In a block table: there was a block, and nobody needs it there any more."""
+
+
 @dataclass(slots=True, eq=False)
 class Request:
     """One sequence. ``token_ids`` holds prompt then output; ``block_table[i]`` holds the KV of
@@ -76,6 +80,8 @@ class Request:
 
     state: RequestState = RequestState.WAITING
     block_table: list[int] = field(default_factory=list)
+    dropped: int = 0
+    """Leading entries of ``block_table`` that are `NO_BLOCK`: given up because no layer sees their positions again."""
     computed: int = 0
     cached: int = 0
     reserved_blocks: int = 0
@@ -103,6 +109,11 @@ class Request:
 
     def __post_init__(self) -> None:
         self.times = PhaseTimes(since=self.arrival)
+
+    @property
+    def held(self) -> list[int]:
+        """The blocks of its table, without those that it has dropped."""
+        return self.block_table[self.dropped :] if self.dropped else self.block_table
 
     @property
     def output_tokens(self) -> int:

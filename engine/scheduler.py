@@ -38,7 +38,7 @@ from engine.policy import PolicySet
 from engine.pool import BlockPool
 from engine.preemption import pick_victim, preempt
 from engine.prefix import extend_hashes, hashes_of
-from engine.progress import append_token, count_recomputed, write_kv
+from engine.progress import append_token, count_recomputed, drop_unseen, write_kv
 from engine.promises import Promises, overcommitment
 from engine.request import FinishReason, Request, RequestState
 from engine.starting import admit_waiting
@@ -46,6 +46,7 @@ from engine.tiers.tiers import Tiers
 from engine.totals import Totals
 from engine.transition import plan_change
 from engine.waiting import WaitingQueue
+from engine.window import Windows
 from engine.words import counted
 from kvtop.protocol import PolicyValue
 
@@ -61,13 +62,22 @@ class Scheduler:
     the queue was held back in the latest iteration.
     """
 
-    def __init__(self, pool: BlockPool, policies: PolicySet, *, max_model_len: int, tiers: Tiers | None = None) -> None:
+    def __init__(
+        self,
+        pool: BlockPool,
+        policies: PolicySet,
+        *,
+        max_model_len: int,
+        tiers: Tiers | None = None,
+        windows: Windows = (),
+    ) -> None:
         if max_model_len < 2:
             raise ValueError(f"a context of {max_model_len} tokens has no room for a prompt and an answer")
         self.pool = pool
         if pool.eviction != policies.eviction:
             pool.set_eviction(policies.eviction)
         self.tiers = tiers
+        self.windows = windows
         self.policies = policies
         self.max_model_len = max_model_len
         self.requests: dict[int, Request] = {}
@@ -169,6 +179,8 @@ class Scheduler:
                 self.partial.filled(request, item.start, item.start + item.count)
             if drawn:
                 finished += self._take_tokens(item, drawn, now)
+            if self.windows and request.state in RUNNING_STATES:
+                self.totals.dropped_blocks += drop_unseen(request, self.windows, self.pool, now)
         return finished
 
     def _take_tokens(self, item: BatchItem, tokens: list[int], now: float) -> list[Request]:
@@ -298,7 +310,7 @@ class Scheduler:
 
         ``force``: even those whose state finds no room in a tier that is full.
         """
-        if self.pool.blocks_for(tokens) > (usable := usable_blocks(self.pool, request.block_table)):
+        if self.pool.blocks_for(tokens) - request.dropped > (usable := usable_blocks(self.pool, request.held)):
             pinned = "" if usable == self.pool.total else f" that are not pinned for others, of {self.pool.total}"
             whole = f"the whole pool of {usable} blocks" if not pinned else f"all {usable} blocks{pinned}"
             why = f"{request.id} filled {whole}; its output ends here"
@@ -371,9 +383,9 @@ class Scheduler:
         """A running request gives up its blocks, and what was promised to it. Copies to them are not waited for."""
         if self.tiers is not None:
             self.tiers.cancel_load(request.num)
-        for block in FREE_ORDERS[self.policies.free_order].arrange(request.block_table):
+        for block in FREE_ORDERS[self.policies.free_order].arrange(request.held):
             self.pool.release(block, request.num, now)
-        request.block_table = []
+        request.block_table, request.dropped = [], 0
         request.forked_tail = False
         self.copies.drop(request)
         self.promised.drop(request)

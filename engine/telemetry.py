@@ -69,7 +69,7 @@ class Telemetry:
         self._recent: deque[Event] = deque(maxlen=KEPT_EVENTS)
         self._notable: deque[Event] = deque(maxlen=2 * KEPT_EVENTS)
         self._sent: dict[int, dict[str, Any]] = {}
-        self._table_sent: dict[int, tuple[int, int]] = {}
+        self._table_sent: dict[int, tuple[int, tuple[int, int]]] = {}
         self._touched: dict[int, Request] = {}
         self._finished: OrderedDict[int, Request] = OrderedDict()
         self._sent_queue: Queue | None = None
@@ -358,7 +358,7 @@ class Telemetry:
             "cached_tokens": request.cached,
             "computed_tokens": request.computed,
             "output_tokens": request.output_tokens,
-            "blocks": len(request.block_table),
+            "blocks": len(request.held),
             "pinned_blocks": self._pinned(request),
             "reserved_blocks": request.reserved_blocks,
             "phase_since": times.since,
@@ -379,7 +379,7 @@ class Telemetry:
 
     def _pinned(self, request: Request) -> int:
         pool = self._engine.scheduler.pool
-        return int((pool.pins[request.block_table] > 0).sum()) if pool.pinned_total else 0
+        return int((pool.pins[request.held] > 0).sum()) if pool.pinned_total else 0
 
     def _whole(self, request: Request) -> RequestChange:
         return RequestChange.model_construct(
@@ -391,14 +391,14 @@ class Telemetry:
         fields = self._fields(request)
         changed = {name: value for name, value in fields.items() if known.get(name) != value}
         self._sent[request.num] = fields
-        table, (length, life) = request.block_table, self._table_sent.get(request.num, (0, request.admissions))
-        if life != request.admissions or len(table) < length:
+        table, (length, life) = request.block_table, self._table_sent.get(request.num, (0, (request.admissions, 0)))
+        if life != (request.admissions, request.dropped) or len(table) < length:
             length, force = 0, True
         else:
             force = False
         if force or len(table) > length:
             changed["table_at"], changed["table"] = length, table[length:]
-        self._table_sent[request.num] = (len(table), request.admissions)
+        self._table_sent[request.num] = (len(table), (request.admissions, request.dropped))
         return RequestChange.model_construct(num=request.num, **changed) if changed else None
 
     def _forget(self) -> list[int]:

@@ -11,6 +11,8 @@ class Totals:
     preemptions: int = 0
     finished: int = 0
     aborted: int = 0
+    dropped_blocks: int = 0
+    """Table entries given up because they slid out of every layer's window."""
     prefix_query_tokens: int = 0
     prefix_hit_tokens: int = 0
     recomputed_tokens: int = 0

@@ -81,7 +81,7 @@ class _Remaining:
 
     def drop(self, victim: Request) -> None:
         self.running.remove(victim)
-        for block in victim.block_table:
+        for block in victim.held:
             gone = self._released[block] = self._released.get(block, 0) + 1
             self.available += gone == self.pool.refs_of(block) and not self.pool.pins[block]
 

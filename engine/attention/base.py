@@ -90,7 +90,8 @@ def lay_out(items: Sequence[BatchItem], block_size: int, device: torch.device | 
             )
         if held < needed:
             raise ValueError(f"request {item.request.id}: {held} blocks in its table, {needed} needed")
-        tables.append(np.asarray(item.request.block_table[:needed], dtype=np.int64))
+        # Places without a block lie before all windows: whatever stands there is not read.
+        tables.append(np.maximum(np.asarray(item.request.block_table[:needed], dtype=np.int64), 0))
 
     decoding = [i for i, item in enumerate(items) if item.count == 1]
     decoding.sort(key=lambda i: -items[i].start)

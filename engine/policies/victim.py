@@ -30,7 +30,7 @@ VICTIMS = {
         VictimChoice(
             "most_blocks",
             "The request that holds the most blocks; of equals, the one started last.",
-            lambda request: len(request.block_table),
+            lambda request: len(request.held),
         ),
         VictimChoice(
             "fewest_outputs",

@@ -64,7 +64,8 @@ class RequestChange(Message):
         default=None, ge=0, description="cut the block table to this length, then append table"
     )
     table: list[int] | None = Field(
-        default=None, description="physical blocks to append to the block table, in logical order"
+        default=None,
+        description="physical blocks to append to the block table, in logical order; -1 where one was given up",
     )
     phase_since: float | None = Field(default=None, description="monotonic seconds at which the present state began")
     queue_s: float | None = Field(

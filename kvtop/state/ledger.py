@@ -52,9 +52,10 @@ def _references_match(state: EngineState) -> Iterable[str]:
         return
     tables = chain.from_iterable(row.table for row in state.requests.values())
     places = np.fromiter(tables, dtype=np.int64)
-    # A table told before the pool was known can name blocks beyond it; lower tiers have no tables.
+    # A table told before the pool was known can name blocks beyond it, and any table places without a block; lower
+    # tiers have no tables.
     device = state.blocks.device
-    places = places[places < device]
+    places = places[(places >= 0) & (places < device)]
     counted = np.bincount(places, minlength=device)
     wrong = np.flatnonzero(counted != state.blocks.refs[:device])
     for block in wrong[:_NAMED]:

@@ -22,6 +22,10 @@ _COPIED = tuple(
 )
 
 
+NO_BLOCK = -1
+"""In a block table: the request has given that block up, because no layer of the model sees its positions again."""
+
+
 @dataclass(slots=True, eq=False)
 class RequestRow:
     """Fields as in `RequestChange`; None is *not exposed*. ``table[i]`` is the physical block of logical block ``i``."""
@@ -86,7 +90,7 @@ class RequestRow:
         at = len(self.table) if change.table_at is None else change.table_at
         if at > len(self.table):
             complain(f"request {self.num}: block table goes on at {at} but holds {len(self.table)}")
-        elif more and (min(more) < 0 or max(more) >= (1 << 62 if pool is None else pool)):
+        elif more and (min(more) < NO_BLOCK or max(more) >= (1 << 62 if pool is None else pool)):
             complain(f"request {self.num}: block table names a block outside the pool")
         elif at + len(more) > (MAX_TABLE if pool is None else pool):
             complain(f"request {self.num}: block table longer than the pool")
@@ -99,6 +103,11 @@ class RequestRow:
         return self.state == "finished"
 
     @property
+    def held(self) -> list[int]:
+        """The blocks of its table, without those it has given up."""
+        return [block for block in self.table if block != NO_BLOCK]
+
+    @property
     def name(self) -> str:
         """Its id, else ``#num``."""
         return self.id if self.id else f"#{self.num}"
@@ -106,7 +115,7 @@ class RequestRow:
     @property
     def block_count(self) -> int | None:
         """Blocks in its table, by the engine's word or else by the table."""
-        return self.blocks if self.blocks is not None else (len(self.table) or None)
+        return self.blocks if self.blocks is not None else (len(self.held) or None)
 
     def queue_time(self, mono_now: float | None) -> float | None:
         """Seconds waiting, the running wait included, after preemptions too."""

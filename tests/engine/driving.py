@@ -10,6 +10,7 @@ from engine.policy import PolicySet
 from engine.pool import BlockPool
 from engine.request import Request
 from engine.scheduler import Scheduler
+from engine.window import Windows, first_needed_position
 
 BLOCK = 4
 
@@ -27,10 +28,11 @@ class FakeRunner:
     does, and before it samples it reads back the whole sequence through the block table: a block that somebody else
     wrote, or that was shared wrongly, does not go unseen."""
 
-    def __init__(self, pool: BlockPool, seed: int = 0) -> None:
+    def __init__(self, pool: BlockPool, seed: int = 0, windows: Windows = ()) -> None:
         self._size = pool.block_size
         self._memory = [[0] * pool.block_size for _ in range(pool.total)]
         self._seed = seed
+        self._windows = windows
 
     def run(self, items: Sequence[BatchItem], copies: Sequence[BlockCopy] = ()) -> StepOutput:
         for copy in copies:
@@ -41,7 +43,7 @@ class FakeRunner:
                 block = item.request.block_table[position // self._size]
                 self._memory[block][position % self._size] = histories[item.request.num][position]
         for item in items:
-            for position in range(item.start + item.count):
+            for position in range(first_needed_position(self._windows, item.start), item.start + item.count):
                 block = item.request.block_table[position // self._size]
                 held, own = self._memory[block][position % self._size], histories[item.request.num][position]
                 assert held == own, f"position {position} of {item.request.id} in block {block} holds other content"

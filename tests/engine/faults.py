@@ -11,7 +11,10 @@ from engine.copies import Copied, PendingCopies
 from engine.partial import Part, PartialIndex
 from engine.policies.eviction import Ranked
 from engine.pool import BlockPool
-from engine.request import Request
+from engine.progress import drop_unseen
+from engine.request import NO_BLOCK, Request
+from engine.window import Windows, first_needed_position
+from tests.engine.driving import BLOCK
 
 
 def _strikes(pool: BlockPool, every: int) -> bool:
@@ -64,6 +67,30 @@ def aliased_block() -> Iterator[None]:
         return take(self, owner, now)
 
     with patch.object(BlockPool, "take", aliasing):
+        yield
+
+
+@contextmanager
+def dropped_too_early() -> Iterator[None]:
+    """Blocks are given up while the window's first positions still lie in them."""
+
+    def hasty(request: Request, windows: Windows, pool: BlockPool, now: float) -> int:
+        return drop_unseen(request, tuple(window and max(1, window - BLOCK) for window in windows), pool, now)
+
+    with patch("engine.scheduler.drop_unseen", hasty):
+        yield
+
+
+@contextmanager
+def dropped_without_a_release() -> Iterator[None]:
+    """A table forgets the blocks that slid out of the window and keeps its references to them."""
+
+    def forgetful(request: Request, windows: Windows, pool: BlockPool, now: float) -> int:
+        first = first_needed_position(windows, request.computed) // pool.block_size
+        request.block_table[:first], request.dropped = [NO_BLOCK] * first, first
+        return 0
+
+    with patch("engine.scheduler.drop_unseen", forgetful):
         yield
 
 
@@ -218,6 +245,8 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
         leaked_reference,
         double_free,
         aliased_block,
+        dropped_too_early,
+        dropped_without_a_release,
         stale_hash,
         missing_dirty_mark,
         stale_order_entry,

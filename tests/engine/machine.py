@@ -24,6 +24,7 @@ from engine.pool import BlockPool
 from engine.request import FinishReason, Request, RequestState
 from engine.retention import Retention
 from engine.scheduler import RUNNING_STATES, Scheduler
+from engine.window import Windows
 from tests.engine.driving import BLOCK, FakeRunner, Mirror, make_request
 
 CONTEXT = 120
@@ -64,13 +65,14 @@ class SchedulerMachine(RuleBasedStateMachine):
         capacity=VALUES["capacity"],
         budget=st.sampled_from([16, 64]),
         eviction=VALUES["eviction"],
+        windows=st.sampled_from([(), (), (5, 5), (11, 3), (40, None)]),
         seed=st.integers(0, 999),
     )
-    def start(self, blocks: int, capacity: str, budget: int, eviction: str, seed: int) -> None:
+    def start(self, blocks: int, capacity: str, budget: int, eviction: str, windows: Windows, seed: int) -> None:
         self.pool = BlockPool(blocks, BLOCK)
         policies = PolicySet.of({"capacity": capacity, "token_budget": budget, "max_running": 6, "eviction": eviction})
-        self.scheduler = Scheduler(self.pool, policies, max_model_len=CONTEXT)
-        self.runner = FakeRunner(self.pool, seed)
+        self.scheduler = Scheduler(self.pool, policies, max_model_len=CONTEXT, windows=windows)
+        self.runner = FakeRunner(self.pool, seed, windows)
         self.mirror = Mirror(self.pool)
         self.now = 0.0
         self.arrived = 0
@@ -330,7 +332,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     def _used_by(self, requests: Sequence[Request]) -> int:
         """Blocks these hold together, without those of the tokens being computed now."""
         size = self.pool.block_size
-        return len({block for r in requests for block in r.block_table[: -(-r.computed // size)]})
+        return len({block for r in requests for block in r.block_table[r.dropped : -(-r.computed // size)]})
 
     def _copying(self) -> bool:
         """Copies between tiers are under way, and what waits for them may wait."""

@@ -90,7 +90,10 @@ class Serving:
         assert blocks <= runner.cache.blocks
         self.runner = runner
         self.scheduler = Scheduler(
-            BlockPool(blocks, runner.cache.block_size), policies, max_model_len=runner.decoder.config.context
+            BlockPool(blocks, runner.cache.block_size),
+            policies,
+            max_model_len=runner.decoder.config.context,
+            windows=runner.decoder.config.windows,
         )
         self.iteration = 0
         self.preemptions = 0

@@ -18,11 +18,17 @@ from engine.kv_cache import KVCache
 from engine.load import TINY, LoadedModel, random_model, with_windows
 from engine.paged_tensor import PagedTensor
 from engine.policy import PolicySet
-from engine.request import Request
+from engine.request import NO_BLOCK, Request
 from engine.window import Windows, describe_windows, first_needed_position, parse_windows
 from kvtop.cli import build_parser
 from kvtop.commands.demo import engine_arguments
+from kvtop.state import EngineState
+from kvtop.state.ledger import check as contradictions
+from kvtop.views.block_table import block_table_rows
+from tests.engine.fake_model import make_engine
+from tests.engine.fake_model import request as new_request
 from tests.engine.serving import Serving, advance, generate, make_request, make_runner, scattered_table
+from tests.views.scene import check_rows
 
 BLOCKS = 128
 HEADS, GROUP, SIZE = 2, 3, 16
@@ -162,6 +168,40 @@ def test_batching_chunking_and_preemption_change_nothing(model: LoadedModel, win
 
     assert serving.serve(requests, interrupt) == alone
     assert any(request.preemptions and request.recomputed for request in requests)
+    assert (serving.scheduler.totals.dropped_blocks > 0) == (None not in windows)
+
+
+def test_blocks_that_slide_out_serve_others(model: LoadedModel) -> None:
+    """Two requests together outgrow the pool, but not what their windows see of them: nobody is preempted."""
+    sliding = with_windows(model, (6,) * 4)
+
+    def requests() -> list[Request]:
+        return [make_request(number, [3 + number, 5, 7], 60) for number in range(2)]
+
+    alone = []
+    for request in requests():
+        request.block_table = list(range(8))
+        alone += generate(make_runner(sliding, blocks=8, block_size=8), [request])
+    serving = Serving(make_runner(sliding, blocks=8, block_size=8), PolicySet(watermark=0.0), blocks=8)
+    most = 0
+
+    def watch(iteration: int) -> None:
+        nonlocal most
+        most = max([most, *(len(request.held) for request in serving.scheduler.running)])
+
+    assert serving.serve(requests(), watch) == alone
+    assert serving.preemptions == 0
+    assert most <= 2
+    assert serving.scheduler.totals.dropped_blocks == 2 * ((3 + 60 - 1 - 6) // 8)
+
+
+def test_a_request_whose_window_has_lost_a_block_is_refused(model: LoadedModel) -> None:
+    runner = make_runner(with_windows(model, (6,) * 4), blocks=8, block_size=4)
+    request = make_request(0, [1] * 14, 1, table=[NO_BLOCK, NO_BLOCK, 3, 4])
+    request.dropped = 2
+    assert len(runner.run([BatchItem(request, 13, 1, True)]).tokens) == 1
+    with pytest.raises(ValueError, match="request-0: position 7 is seen, but its block was dropped"):
+        runner.run([BatchItem(request, 12, 2, True)])
 
 
 @pytest.mark.parametrize("windows", [(6,) * 4, (3, 17, 8, 1)], ids=str)
@@ -242,3 +282,31 @@ def test_an_engine_says_what_its_layers_see() -> None:
 def test_the_demo_passes_windows_on() -> None:
     arguments = engine_arguments(build_parser().parse_args(["demo", "--window", "64,full"]))
     assert arguments[arguments.index("--window") + 1] == "64,full"
+
+
+def test_viewers_see_what_slid_out() -> None:
+    """In tables told in pieces as in whole ones, and nothing in them contradicts the blocks."""
+    engine, telemetry = make_engine(blocks=16, block_size=4)
+    engine.scheduler.windows = (6, 9)
+    request = new_request(1, list(range(10)), 30)
+    engine.scheduler.add(request, 100.0)
+    telemetry.touch(request)
+    viewer = EngineState()
+    viewer.apply(telemetry.keyframe(), 0.0)
+    for _ in range(25):
+        viewer.apply(telemetry.frame(engine.step()), 0.0)
+        assert viewer.requests is not None
+        row = viewer.requests[1]
+        assert row.table == request.block_table
+        assert row.block_count == len(request.held) == len(row.held)
+    viewer.apply(telemetry.keyframe(), 0.0)
+    assert viewer.requests[1].table == request.block_table
+    # 34 tokens are computed, of which 26 … 34 are seen: 6 blocks of 4 lie before.
+    assert request.computed == 34
+    assert request.block_table[:6] == [NO_BLOCK] * 6
+    assert min(request.block_table[6:]) >= 0
+    assert contradictions(viewer) == []
+    rows = check_rows(block_table_rows(viewer, 1, 100, 12, 0.0), 100, 12).split("\n")
+    assert "3 blocks · 6 given up before its window" in rows[0]
+    assert "given up: no layer sees these tokens again" in rows[2]
+    assert f"{request.block_table[6]:>8}  state 2" in rows[8]  # nobody said what the states are called

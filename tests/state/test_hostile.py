@@ -90,7 +90,7 @@ def test_a_pool_too_large_for_memory_is_cut(state: EngineState) -> None:
     [
         {"table_at": 3, "table": [1]},
         {"table_at": 0, "table": [8]},
-        {"table_at": 0, "table": [-1]},
+        {"table_at": 0, "table": [-2]},
         {"table_at": 0, "table": [10**40]},
         {"table_at": 0, "table": [1, 2, 3, 4, 5, 6, 7, 0, 1]},
         {"prompt_tokens": 10**40},
