@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.config import KV_DTYPE_NAMES, EngineConfig
+from engine.watchdog import Limits
 
 PR_SET_PDEATHSIG = 1
 
@@ -104,6 +105,19 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--ledger-every", type=int, default=64, help="iterations between ledger checks, 0 never (default: %(default)s)"
     )
+    limits = Limits()
+    for name, default, what in (
+        ("stall", limits.stall, "nobody gets a token though work waits"),
+        ("paused", limits.paused, "the engine is paused with work waiting"),
+        ("head", limits.head, "the queue's head is refused for one reason while others get on"),
+    ):
+        p.add_argument(
+            f"--warn-{name}",
+            type=float,
+            default=default,
+            metavar="S",
+            help=f"warn when for S seconds {what}; 0 never (default: %(default)s)",
+        )
     p.add_argument("--expose-text", action="store_true", help="let prompts and outputs travel to viewers")
     p.add_argument(
         "--fallback-random", action="store_true", help="random weights when the model cannot be had, and say so"
@@ -139,6 +153,7 @@ def config_from(args: argparse.Namespace) -> EngineConfig:
         policies=dict(policies),
         expose_text=args.expose_text,
         ledger_every=args.ledger_every,
+        watchdog=Limits(args.warn_stall, args.warn_paused, args.warn_head),
     )
 
 

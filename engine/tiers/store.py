@@ -1,8 +1,9 @@
 """Where the bytes of blocks lie: one store a tier, all with the same three things one can do."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class StoreError(OSError):
@@ -20,14 +21,14 @@ class BlockStore(Protocol):
     slots: int
     block_bytes: int
 
-    def read(self, slot: int, generation: int) -> Tensor:
+    def read(self, slot: int, generation: int) -> "Tensor":
         """``block_bytes`` bytes (uint8, in ordinary memory), perhaps a view that holds until the next `write`.
 
         Raises `StoreError`.
         """
         ...
 
-    def write(self, slot: int, generation: int, data: Tensor) -> None:
+    def write(self, slot: int, generation: int, data: "Tensor") -> None:
         """Keep these bytes. Raises `StoreError`; the slot's content is then lost."""
         ...
 
