@@ -8,7 +8,7 @@ from engine.policies.capacity import CapacityRule
 from engine.policy import PolicySet
 from engine.pool import BlockPool
 from engine.prefix import extend_hashes
-from engine.request import Request
+from engine.request import NO_BLOCK, Request
 
 MAX_TOKEN_ID = 2**31 - 1
 
@@ -83,7 +83,7 @@ def usable_blocks(pool: BlockPool, own: Sequence[int]) -> int:
     """Blocks that one request could hold if it ran alone: all but those pinned that are not among its ``own``."""
     if not pool.pinned_total:
         return pool.total
-    return pool.total - pool.pinned_total + sum(bool(pool.pins[block]) for block in own)
+    return pool.total - pool.pinned_total + sum(bool(pool.pins[block]) for block in own if block != NO_BLOCK)
 
 
 def never_fits(request: Request, pool: BlockPool, rule: CapacityRule, *, lookups: bool = True) -> str | None:

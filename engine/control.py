@@ -7,6 +7,7 @@ from engine.words import counted
 from kvtop.protocol import (
     Abort,
     AnyCommand,
+    Compact,
     Pause,
     Pin,
     Preempt,
@@ -17,7 +18,18 @@ from kvtop.protocol import (
 )
 from kvtop.publish import PendingCommand
 
-COMMANDS = ["set_policy", "abort", "preempt", "pause", "resume", "reset_prefix_cache", "keyframe", "pin", "unpin"]
+COMMANDS = [
+    "set_policy",
+    "abort",
+    "preempt",
+    "pause",
+    "resume",
+    "reset_prefix_cache",
+    "keyframe",
+    "pin",
+    "unpin",
+    "compact",
+]
 
 
 class Refused(ValueError):
@@ -95,6 +107,8 @@ class Control:
             return f"prefix cache emptied: {dropped} blocks forgot their content", unpinned
         if isinstance(command, Pin | Unpin):
             return self._pin(command, who), []
+        if isinstance(command, Compact):
+            return self._compact(command, who), []
         self.keyframe_wanted = True
         return "a keyframe is on its way to every viewer", []
 
@@ -142,6 +156,20 @@ class Control:
             **who,
         )
         return f"{said}; {scheduler.pool.pinned_total} of {scheduler.pool.total} blocks are pinned now"
+
+    def _compact(self, command: Compact, who: dict[str, int | None]) -> str:
+        scheduler = self._engine.scheduler
+        first, end = command.first, command.end
+        whole = first is None and end is None
+        span = None if whole else (first or 0, scheduler.pool.total if end is None else end)
+        count = scheduler.compact(span)
+        where = "" if span is None else f" out of {span[0]} to {span[1]}"
+        if not count:
+            return f"nothing to move{where}: no block with content has a free block to go to"
+        most = scheduler.policies.compaction_moves
+        said = f"{counted(count, 'block')} to be moved{where}, at most {most} an iteration"
+        self._telemetry.event("command", detail=f"compact: {said}", **who)
+        return said
 
     def _pinned_name(self, wanted: int | str) -> str:
         pins = self._engine.scheduler.pins.by_name.values()

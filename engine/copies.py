@@ -9,9 +9,10 @@ from engine.request import Request
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """``request`` gets a block of its own with the content of another. ``why``: in a few words."""
+    """``request`` gets a block of its own with the content of another (None: content was moved, for whoever holds it).
+    ``why``: in a few words."""
 
-    request: Request
+    request: Request | None
     copy: BlockCopy
     why: str
 
@@ -22,7 +23,7 @@ class PendingCopies:
     def __init__(self) -> None:
         self._pending: list[Copied] = []
 
-    def add(self, request: Request, copy: BlockCopy, why: str) -> None:
+    def add(self, request: Request | None, copy: BlockCopy, why: str) -> None:
         self._pending.append(Copied(request, copy, why))
 
     def drop(self, request: Request) -> None:
@@ -37,4 +38,5 @@ class PendingCopies:
     def done(self, copies: Sequence[BlockCopy]) -> None:
         """These were carried out."""
         if self._pending:
-            self._pending = [copied for copied in self._pending if copied.copy not in copies]
+            carried_out = set(copies)
+            self._pending = [copied for copied in self._pending if copied.copy not in carried_out]

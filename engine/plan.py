@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from engine.batch import BatchItem, BlockCopy
+from engine.compaction import Move
 from engine.copies import Copied
 from engine.policy import PolicySet
 from engine.request import Request
@@ -74,13 +75,27 @@ class Plan:
     notices: list[str] = field(default_factory=list)
     """Sentences about what else happened: a transition that ended."""
     verdict: HeadVerdict | None = None
+    moves: list[Move] = field(default_factory=list)
+    """Blocks that were moved together; their copies are among ``copies``."""
+    retabled: list[Request] = field(default_factory=list)
+    """Requests whose block tables name other blocks now."""
+    compacted: str | None = None
+    """How a command to compact ended, in a sentence, if one did."""
     evicted: int = 0
     """Cached blocks whose content was given up for new content."""
 
     @property
     def is_empty(self) -> bool:
         """Nothing to run and nothing to tell."""
-        return not (self.items or self.copies or self.admitted or self.preempted or self.rejected or self.notices)
+        return not (
+            self.items
+            or self.copies
+            or self.admitted
+            or self.preempted
+            or self.rejected
+            or self.notices
+            or self.compacted
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from engine.policies.capacity import CAPACITIES
+from engine.policies.compaction import COMPACTIONS
 from engine.policies.eviction import EVICTIONS
 from engine.policies.free_order import FREE_ORDERS
 from engine.policies.offload import OFFLOADS, TIER_FULLS
@@ -101,6 +102,20 @@ AXES: dict[str, PolicyAxis] = {
             minimum=0.0,
             maximum=0.9,
             unit="of the pool",
+        ),
+        PolicyAxis(
+            name="compaction",
+            kind="choice",
+            help="Whether blocks are moved together, so that the upper part of the pool becomes free.",
+            choices=COMPACTIONS,
+        ),
+        PolicyAxis(
+            name="compaction_moves",
+            kind="int",
+            help="Blocks moved in one iteration at most, by the policy or by the command compact.",
+            minimum=1,
+            maximum=4096,
+            unit="blocks",
         ),
         PolicyAxis(
             name="prefix_cache",
@@ -221,6 +236,8 @@ class PolicySet:
     offload: str = "off"
     tier_full: str = "drop"
     pin_limit: float = 0.5
+    compaction: str = "off"
+    compaction_moves: int = 16
     prefix_cache: bool = True
     partial_reuse: str = "off"
     max_running: int = 16

@@ -11,8 +11,8 @@ Nothing here is O(blocks) but what is asked for keyframes, `reset_hashes` (O(has
 """
 
 from collections.abc import Sequence
-from math import inf
-from typing import cast
+from math import inf, nan
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,6 +109,22 @@ class BlockPool:
         self.eviction = "lru"
         self.evictable: EvictionOrder = EVICTIONS[self.eviction].order(self)
         """Cached blocks, which are taken when no free one is left."""
+        self._content: tuple[tuple[memoryview[Any], float], ...] = (
+            (self._refs, 0),
+            (self._owner, NOBODY),
+            (self._hash, NO_HASH),
+            (self._sealed, False),
+            (self._fill, 0),
+            (self._last_use, nan),
+            (self._pins, 0),
+            (self._uses, 0),
+            (self._sealed_at, 0),
+            (self._idle_since, 0),
+            (self._parent, NO_HASH),
+            (self._priority, DEFAULT_PRIORITY),
+            (self._expires, inf),
+        )
+        """What goes along when a block is moved, and what it leaves behind."""
         self._is_dirty = np.zeros(blocks, np.uint8).data
         self._dirty: list[int] = []
         self._rehashed: set[int] = set()
@@ -330,6 +346,38 @@ class BlockPool:
             if forget and self._hash[block] != NO_HASH:
                 self.forget(block)
         self._rest(block)
+
+    # Compaction
+
+    def owners_of(self, block: int) -> set[int]:
+        """Nums of all requests that hold it."""
+        if not self._refs[block]:
+            return set()
+        return set(self.sharers.get(block) or {self._owner[block]})
+
+    def move(self, source: int, target: int) -> None:
+        """All that is known of ``source`` is said of ``target`` from now on, and ``source`` is free.
+
+        The caller sees to it that tables and pins follow, and that the KV is copied before anybody reads or writes
+        either block. Raises `PoolError` unless ``target`` is free and ``source`` has content and is not in transfer.
+        """
+        state = self._state[source]
+        if self._state[target] != FREE or state in (FREE, TRANSFER) or self.copies[source]:
+            raise PoolError(f"block {source} ({BLOCK_STATES[state]}) cannot be moved to block {target}")
+        self.free_list.remove(target)
+        for array, nothing in self._content:
+            array[target], array[source] = array[source], nothing
+        if source in self.sharers:
+            self.sharers[target] = self.sharers.pop(source)
+        if (hash_ := self._hash[target]) != NO_HASH:
+            self.index.replace(hash_, source, target)
+            self._rehashed.update((source, target))
+        if state == CACHED:
+            self.evictable.move(source, target)
+        self._enter(target, state)
+        # At the end of the list: others are taken before, so that what was freed stays so for long.
+        self.free_list.append(source)
+        self._enter(source, FREE)
 
     # Pins
 

@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from engine import ledger, tiering
 from engine.admission import check_servable, usable_blocks
 from engine.batch import BatchItem
+from engine.compaction import Job, book, check_span, compact, due_moves, plan_moves
 from engine.copies import PendingCopies
 from engine.draft import Draft
 from engine.forking import end_samples, fork, must_copy, own_tail
@@ -86,6 +87,7 @@ class Scheduler:
         self.totals = Totals()
         self.promised = Promises(pool)
         self.pins = Pins(pool)
+        self.compaction: Job | None = None
         self.copies = PendingCopies()
         self.partial = PartialIndex(pool)
         self.rule: CapacityRule = CAPACITIES[policies.capacity]
@@ -137,6 +139,8 @@ class Scheduler:
         self.verdict = admit_waiting(self, draft, now)
         if self.tiers is not None:
             tiering.work_ahead(self, self.tiers, now)
+        moves = due_moves(self)
+        retabled = compact(self, moves)
         copied = self.copies.planned()
         return Plan(
             items=tuple(draft.items.values()),
@@ -148,6 +152,9 @@ class Scheduler:
             rejected=draft.rejected,
             notices=notices,
             verdict=self.verdict,
+            moves=moves,
+            retabled=retabled,
+            compacted=book(self, moves),
             evicted=self.pool.evictions - evictions,
         )
 
@@ -274,6 +281,18 @@ class Scheduler:
     def unpin(self, name: str) -> Pin:
         """Let the pin of this name go. Raises ValueError if there is none."""
         return self.pins.unpin(name)
+
+    def compact(self, span: tuple[int, int] | None = None) -> int:
+        """From the next iteration on, move blocks down, or out of ``span`` (its end excluded) to any free ones; at most
+        ``compaction_moves`` an iteration. Returns how many are to be moved as things are now. Replaces a job under way.
+
+        Raises ValueError, in one sentence, for a range that the pool does not have.
+        """
+        if span is not None:
+            check_span(self.pool, span)
+        count = len(plan_moves(self.pool, self.pool.total, span))
+        self.compaction = Job(span, count) if count else None
+        return count
 
     def reset_prefix_cache(self) -> int:
         """Forget what blocks contain, pinned or not; blocks in use keep their KV but match nobody new. Returns how many

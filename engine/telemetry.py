@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.copies import Copied
 from engine.core import Engine, Step
-from engine.plan import Admission, HeadVerdict, Preemption
+from engine.plan import Admission, HeadVerdict, Plan, Preemption
 from engine.request import FinishReason, Request, RequestState
 from engine.tiers.report import TierReport
 from engine.watchdog import Alarm, Notice
@@ -35,6 +35,9 @@ KEPT_EVENTS = 100
 
 QUEUE_SHOWN = 256
 """Waiting requests named in a frame, from the head."""
+
+COMPACTION_EVENT_EVERY = 1.0
+"""Seconds between two events about moved blocks."""
 
 EVICTION_EVENT_EVERY = 1.0
 """Seconds between two events about evictions; those in between are summed."""
@@ -76,6 +79,8 @@ class Telemetry:
         self._sent_policy_id = -1
         self._sent_status: Status | None = None
         self._evicted = 0
+        self._moved = 0
+        self._moved_since = float("-inf")
         self._evicted_since = float("-inf")
         self.frame_ms = 0.0
         """Milliseconds it took to build the latest frame."""
@@ -305,6 +310,7 @@ class Telemetry:
             self.event("notice", detail=notice)
         for copied in plan.copied:
             self._copied(copied)
+        self._compacted(plan, step.ended)
         for item in plan.items:
             self._touched[item.request.num] = item.request
             for sample in item.forks:
@@ -317,8 +323,26 @@ class Telemetry:
             self.event("evict", blocks=self._evicted, cause=f"room for new content; {rule} chose them")
             self._evicted, self._evicted_since = 0, step.ended
 
+    def _compacted(self, plan: Plan, now: float) -> None:
+        """Moves of blocks are summed for a while, as evictions are; the end of a command is told at once."""
+        for request in plan.retabled:
+            self._resend_table(request)
+            self.touch(request)
+        self._moved += len(plan.moves)
+        due = now - self._moved_since >= COMPACTION_EVENT_EVERY
+        if plan.compacted is not None or (self._moved and due):
+            rule = self._engine.scheduler.policies.rule("compaction")
+            said = plan.compacted or f"{self._moved} blocks moved down"
+            cause = "command compact" if plan.compacted is not None else rule
+            self.event("compact", blocks=self._moved, cause=cause, detail=said)
+            self._moved, self._moved_since = 0, now
+
     def _copied(self, copied: Copied) -> None:
         copy = copied.copy
+        if copied.request is None:
+            return  # A move of compaction, which is told as such.
+        # The copy may stand in the middle of what was sent of its table.
+        self._resend_table(copied.request)
         self.event(
             "copy",
             request=copied.request.num,
@@ -400,6 +424,10 @@ class Telemetry:
             changed["table_at"], changed["table"] = length, table[length:]
         self._table_sent[request.num] = (len(table), (request.admissions, request.dropped))
         return RequestChange.model_construct(num=request.num, **changed) if changed else None
+
+    def _resend_table(self, request: Request) -> None:
+        """The next frame carries its whole block table, also when that is empty by then."""
+        self._table_sent[request.num] = (0, (-1, -1))
 
     def _forget(self) -> list[int]:
         forgotten = []

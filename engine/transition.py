@@ -206,6 +206,21 @@ def _describe_the_rest(plan: ChangePlan, scheduler: "Scheduler") -> None:
             "that are cached keep their order."
         )
     plan.effects += tiering.effects(old, new, scheduler.tiers)
+    if new.compaction != old.compaction:
+        what = {
+            "off": "No block is moved any more, but by the command compact.",
+            "when_idle": "Blocks are moved down whenever no request is live",
+            "continuous": "Blocks are moved down in every iteration",
+        }[new.compaction]
+        say(
+            what
+            if new.compaction == "off"
+            else f"{what}, at most {counted(new.compaction_moves, 'block')} an iteration."
+        )
+    if new.compaction_moves != old.compaction_moves:
+        say(
+            f"At most {counted(new.compaction_moves, 'block')} are moved in an iteration, no more {old.compaction_moves}."
+        )
     if new.prefix_cache and not old.prefix_cache:
         say(f"New requests look up their prefix again; {counted(len(pool.index), 'block')} can be found at once.")
     if old.prefix_cache and not new.prefix_cache:

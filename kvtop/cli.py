@@ -142,7 +142,18 @@ def _add_ctl(commands: "argparse._SubParsersAction[_Parser]") -> None:
     verb("reset-prefix-cache", "forget the content of all cached blocks")
     verb("pin", "never evict the cached blocks of a request").add_argument("request", help="number or id")
     verb("unpin", "let the pinned blocks of a request be evicted").add_argument("request", help="number or id")
+    compact = verb("compact", "move blocks together, so that the rest of the pool is free")
+    compact.add_argument(
+        "range", nargs="?", type=_block_range, metavar="FIRST:END", help="free these blocks, END excluded (default: the top)"
+    )
     verb("keyframe", "send every viewer a keyframe")
+
+
+def _block_range(text: str) -> tuple[int, int]:
+    first, colon, end = text.partition(":")
+    if not (colon and first.isdecimal() and end.isdecimal() and len(text) < 40 and int(first) < int(end)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not FIRST:END, two block numbers, the second larger")
+    return int(first), int(end)
 
 
 def build_parser() -> argparse.ArgumentParser:

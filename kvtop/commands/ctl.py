@@ -10,6 +10,7 @@ from kvtop.errors import UserError, one_line
 from kvtop.protocol import (
     Abort,
     Command,
+    Compact,
     Hello,
     Pause,
     Pin,
@@ -79,6 +80,9 @@ def _command(options: argparse.Namespace, hello: Hello | None) -> Command:
             return Resume(id=id)
         case "reset-prefix-cache":
             return ResetPrefixCache(id=id)
+        case "compact":
+            first, end = options.range or (None, None)
+            return Compact(id=id, first=first, end=end)
         case "pin":
             return Pin(id=id, request=_request(options.request))
         case "unpin":

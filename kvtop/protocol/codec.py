@@ -17,7 +17,19 @@ _FRAMES: TypeAdapter[Any] = TypeAdapter(Annotated[AnyFrame, Field(discriminator=
 _INPUTS: TypeAdapter[Any] = TypeAdapter(Annotated[ClientHello | AnyCommand, Field(discriminator="type")])
 FRAME_TYPES = frozenset({"hello", "keyframe", "iteration", "gap", "fault", "bye", "reply"})
 INPUT_TYPES = frozenset(
-    {"hello", "set_policy", "abort", "preempt", "pause", "resume", "reset_prefix_cache", "keyframe", "pin", "unpin"}
+    {
+        "hello",
+        "set_policy",
+        "abort",
+        "preempt",
+        "pause",
+        "resume",
+        "reset_prefix_cache",
+        "keyframe",
+        "pin",
+        "unpin",
+        "compact",
+    }
 )
 
 

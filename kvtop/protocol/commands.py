@@ -75,6 +75,17 @@ class Unpin(Command):
     request: int | str = Field(description="num or id, as it was pinned")
 
 
+class Compact(Command):
+    """Move blocks with content to the lowest free places; with a range, out of it to any free places, so that the range
+    becomes free. Done over the next iterations, at most ``compaction_moves`` blocks each; an event tells when it ends."""
+
+    type: Literal["compact"] = "compact"
+    first: int | None = Field(default=None, ge=0, description="first block of the range; absent: 0, if end is given")
+    end: int | None = Field(
+        default=None, ge=1, description="first block after the range; absent: end of the pool, if first is given"
+    )
+
+
 class RequestKeyframe(Command):
     """On the observing socket: a keyframe for this viewer. On the control socket: for every viewer."""
 
@@ -88,7 +99,7 @@ class RequestKeyframe(Command):
 
 
 AnyCommand = Annotated[
-    SetPolicy | Abort | Preempt | Pause | Resume | ResetPrefixCache | Pin | Unpin | RequestKeyframe,
+    SetPolicy | Abort | Preempt | Pause | Resume | ResetPrefixCache | Pin | Unpin | Compact | RequestKeyframe,
     Field(discriminator="type"),
 ]
 

@@ -16,6 +16,7 @@ from pydantic.json_schema import models_json_schema
 from kvtop.protocol.base import MAX_COMMAND_BYTES, MAX_FRAME_BYTES, PROTOCOL_VERSION
 from kvtop.protocol.commands import (
     Abort,
+    Compact,
     Pause,
     Pin,
     Preempt,
@@ -69,6 +70,7 @@ PEER_LINES: Models = (
     ResetPrefixCache,
     Pin,
     Unpin,
+    Compact,
     RequestKeyframe,
 )
 HELLO_PARTS: Models = (EngineIdentity, ModelFacts, Geometry, PoolFacts, PolicyAxis)

@@ -168,7 +168,17 @@ def test_json_replies(folder: Path, engine: FakeEngine) -> None:
 
 @pytest.mark.parametrize(
     "verb",
-    [["pause"], ["resume"], ["reset-prefix-cache"], ["keyframe"], ["preempt", "chat-1"], ["pin", "7"], ["unpin", "7"]],
+    [
+        ["pause"],
+        ["resume"],
+        ["reset-prefix-cache"],
+        ["keyframe"],
+        ["preempt", "chat-1"],
+        ["pin", "7"],
+        ["unpin", "7"],
+        ["compact"],
+        ["compact", "0:9"],
+    ],
 )
 def test_the_other_verbs(folder: Path, engine: FakeEngine, verb: list[str]) -> None:
     done = kvtop(folder, "ctl", *verb)

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
+from engine.batch import BlockCopy
 from engine.copies import Copied, PendingCopies
 from engine.partial import Part, PartialIndex
-from engine.policies.eviction import Ranked
+from engine.policies.eviction import Ranked, Segmented
 from engine.pool import BlockPool
 from engine.progress import drop_unseen
 from engine.request import NO_BLOCK, Request
@@ -163,6 +164,42 @@ def evicted_pin() -> Iterator[None]:
 
 
 @contextmanager
+def forgotten_table() -> Iterator[None]:
+    """A block is moved, and one of the tables that hold it goes on naming the old one."""
+    owners_of = BlockPool.owners_of
+
+    def short(self: BlockPool, block: int) -> set[int]:
+        owners = owners_of(self, block)
+        return set(sorted(owners)[1:]) if owners and _strikes(self, 2) else owners
+
+    with patch.object(BlockPool, "owners_of", short):
+        yield
+
+
+@contextmanager
+def moved_without_content() -> Iterator[None]:
+    """A block is moved in the books, and its content stays behind."""
+    add = PendingCopies.add
+
+    def lazy(self: PendingCopies, request: Request | None, copy: BlockCopy, why: str) -> None:
+        if request is not None:
+            add(self, request, copy, why)
+
+    with patch.object(PendingCopies, "add", lazy):
+        yield
+
+
+@contextmanager
+def stale_place_after_a_move() -> Iterator[None]:
+    """A cached block is moved, and the order of eviction goes on naming the old one."""
+    with (
+        patch.object(Ranked, "move", lambda self, source, target: None),
+        patch.object(Segmented, "move", lambda self, source, target: None),
+    ):
+        yield
+
+
+@contextmanager
 def outdated_rank() -> Iterator[None]:
     """A block that became cached again stands where it stood before."""
     enter = Ranked._enter
@@ -251,6 +288,9 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
         missing_dirty_mark,
         stale_order_entry,
         outdated_rank,
+        forgotten_table,
+        moved_without_content,
+        stale_place_after_a_move,
         forgotten_pin,
         evicted_pin,
         write_to_shared_block,

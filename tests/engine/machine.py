@@ -12,6 +12,7 @@ from engine.batch import BatchItem
 from engine.forking import add_samples
 from engine.plan import Plan
 from engine.policies.capacity import CAPACITIES
+from engine.policies.compaction import COMPACTIONS
 from engine.policies.eviction import EVICTIONS
 from engine.policies.free_order import FREE_ORDERS
 from engine.policies.offload import OFFLOADS, TIER_FULLS
@@ -51,6 +52,8 @@ VALUES: dict[str, st.SearchStrategy[bool | int | float | str]] = {
     "offload": st.sampled_from(list(OFFLOADS)),
     "tier_full": st.sampled_from(list(TIER_FULLS)),
     "pin_limit": st.sampled_from([0.5, 0.9, 0.2, 0.0]),
+    "compaction": st.sampled_from(list(COMPACTIONS)),
+    "compaction_moves": st.sampled_from([1, 3, 16]),
     "prefix_cache": st.booleans(),
     "partial_reuse": st.sampled_from(["copy", "copy", "off"]),
     "max_running": st.integers(1, 8),
@@ -78,6 +81,10 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.arrived = 0
         self.known: list[Request] = []
         self.barren = 0
+        self.prepare(random.Random(seed))
+
+    def prepare(self, draw: random.Random) -> None:
+        """More for machines that build on this one."""
 
     # What users do
 
@@ -196,6 +203,13 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert victim.state is RequestState.FINISHED
             assert victim.num not in self.scheduler.requests
             assert victim.finish_detail == "preempted under preempt_action=abort: test"
+
+    @rule(first=st.integers(0, 26), count=st.integers(0, 12), moves=st.sampled_from([1, 3, 16]))
+    def compact(self, first: int, count: int, moves: int) -> None:
+        self.scheduler.set_policies({"compaction_moves": moves}, "drain", self.now)
+        end = min(first + count, self.pool.total)
+        planned = self.scheduler.compact((first, end) if first < end else None)
+        self.step(1 if first % 2 else -(-planned // moves) + 1)
 
     @rule(which=st.integers(0, 99), finished=st.booleans())
     @precondition(lambda self: self.known)

@@ -18,6 +18,7 @@ from engine.workload import Arrival
 from kvtop.protocol import (
     Abort,
     AnyCommand,
+    Compact,
     Event,
     ModelFacts,
     Pause,
@@ -187,6 +188,20 @@ def test_a_request_is_pinned_and_unpinned_by_its_number_or_its_id(running: Runni
     reply = running.ask(Unpin(id="3", request="nobody"))
     assert not reply.ok
     assert reply.message == "nobody is not pinned"
+
+
+def test_blocks_are_moved_together_on_command(running: Running) -> None:
+    running.until(lambda: running.engine.scheduler.totals.finished > 3)
+    total = running.engine.scheduler.pool.total
+    reply = running.ask(Compact(id="1", first=0, end=total // 2))
+    assert reply.ok, reply.message
+    if "to be moved out of 0 to" in reply.message:
+        running.until(lambda: bool(running.events("compact")))
+        assert "moved out of 0 to" in (running.events("compact")[-1].detail or "")
+    reply = running.ask(Compact(id="2", first=0, end=total + 1))
+    assert not reply.ok
+    assert reply.message == f"blocks 0 to {total + 1} are no range of the pool's blocks 0 to {total}"
+    assert running.ask(Compact(id="3")).ok
 
 
 def test_the_prefix_cache_can_be_emptied(running: Running) -> None:

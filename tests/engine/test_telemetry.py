@@ -54,7 +54,8 @@ def _seen(state: EngineState) -> dict[str, object]:
 @pytest.mark.parametrize("seed", range(4))
 def test_frames_from_the_start_add_up_to_the_keyframe_at_any_time(seed: int) -> None:
     rng = random.Random(seed)
-    engine, telemetry = make_engine(blocks=24, max_running=6, token_budget=16)
+    compaction = "continuous" if seed % 2 else "off"
+    engine, telemetry = make_engine(blocks=24, max_running=6, token_budget=16, compaction=compaction)
     follower = EngineState()
     follower.apply(decode_frame(encode(telemetry.keyframe())), 0.0)
     prefix = [rng.randrange(1000) for _ in range(12)]

@@ -246,6 +246,13 @@ def test_another_order_takes_effect_on_those_who_wait() -> None:
             {"free_order": "head_first"},
             "Blocks are released head first, no more tail first; those that are cached keep",
         ),
+        ({"compaction": "continuous"}, "Blocks are moved down in every iteration, at most 16 blocks an iteration."),
+        (
+            {"compaction": "when_idle"},
+            "Blocks are moved down whenever no request is live, at most 16 blocks an iteration.",
+        ),
+        ({"compaction_moves": 5}, "At most 5 blocks are moved in an iteration, no more 16."),
+        ({"pin_limit": 0.25}, "At most 2 blocks may be pinned, no more 4; 0 are now."),
         ({"prefix_cache": "off"}, "Nobody looks up a prefix and no more blocks get a hash; 0 cached blocks stay"),
         ({"token_budget": 1}, "An iteration computes at most 1 tokens, no more 512."),
         ({"watermark": 0.25}, "The watermark goes from 0 to 0.25: admissions leave 2 blocks free"),
