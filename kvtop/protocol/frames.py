@@ -88,7 +88,7 @@ class RequestChange(Message):
     output_text: str | None = Field(default=None, description="only with --expose-text; all so far")
 
 
-ROUTINE_EVENTS = frozenset({"admit", "finish", "evict"})
+ROUTINE_EVENTS = frozenset({"admit", "finish", "evict", "copy"})
 """Kinds that happen all the time in a healthy engine. Logs keep them apart, so that they never push out the others."""
 
 

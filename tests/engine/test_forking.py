@@ -1,13 +1,20 @@
 """Several samples of one prompt: computed once, shared, and copied block by block as they part."""
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from engine.batch import BlockCopy
 from engine.forking import MAX_SAMPLES, add_samples
+from engine.load import random_model
+from engine.policy import PolicySet
 from engine.request import FinishReason, Request, RequestState, SamplingParams
+from engine.server import Server
+from kvtop.publish import Publisher
+from tests.engine import serving
 from tests.engine.driving import Drive, make_request
+from tests.engine.fake_model import make_engine
 
 
 def add(drive: Drive, num: int, n: int, prompt: Any = 6, max_tokens: int = 8, **more: Any) -> list[Request]:
@@ -235,3 +242,34 @@ def test_strangers_cannot_share_a_block_that_is_written() -> None:
         f"block {tail} is in the tables of requests r1, r1.1 though it can still be written (2 of 4 tokens)"
         in drive.scheduler.ledger_violations()
     )
+
+
+def test_the_server_takes_a_number_of_samples() -> None:
+    engine, telemetry = make_engine()
+    server = Server(engine, telemetry, Mock(spec=Publisher))
+    first = server.submit([1, 2, 3, 4, 5], 6, n=3)
+    alone = server.submit([6, 7], 6)
+    assert [sample.num for sample in (first, *first.samples, alone)] == [0, 1, 2, 3]
+    assert (alone.group, alone.siblings) == (None, 1)
+    samples = [first, *first.samples]
+    while engine.scheduler.requests:
+        engine.step()
+    assert [sample.output_tokens for sample in samples] == [6, 6, 6]
+    for wrong in (0, -1, MAX_SAMPLES + 1):
+        with pytest.raises(ValueError, match=f"{wrong} samples cannot be drawn from one prompt; choose 1 to 64"):
+            server.submit([1], 1, n=wrong)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_on_a_model_each_sample_is_what_it_would_be_alone(temperature: float) -> None:
+    runner = serving.make_runner(random_model(seed=3), blocks=24, block_size=8)
+    prompt = [5, 9, 2, 7, 7, 1, 3, 8, 4, 6, 2]
+    sampling = SamplingParams(temperature=temperature, seed=11)
+    first = serving.make_request(0, prompt, 12, sampling=sampling)
+    add_samples(first, [1, 2])
+    samples = [first, *first.samples]
+    serving.Serving(runner, PolicySet(), blocks=24).serve([first])
+    for sample in samples:
+        alone = serving.make_request(9, prompt, 12, sampling=sample.sampling)
+        (output,) = serving.Serving(runner, PolicySet(prefix_cache=False), blocks=24).serve([alone])
+        assert sample.token_ids == [*prompt, *output]
