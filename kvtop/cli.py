@@ -144,7 +144,11 @@ def _add_ctl(commands: "argparse._SubParsersAction[_Parser]") -> None:
     verb("unpin", "let the pinned blocks of a request be evicted").add_argument("request", help="number or id")
     compact = verb("compact", "move blocks together, so that the rest of the pool is free")
     compact.add_argument(
-        "range", nargs="?", type=_block_range, metavar="FIRST:END", help="free these blocks, END excluded (default: the top)"
+        "range",
+        nargs="?",
+        type=_block_range,
+        metavar="FIRST:END",
+        help="free these blocks, END excluded (default: the top)",
     )
     verb("keyframe", "send every viewer a keyframe")
 

@@ -143,7 +143,7 @@ class Verdict(Message):
     """Why the head of the waiting queue was not admitted in this iteration.
 
     Codes: ``needs_blocks never_fits max_running token_budget batch_running after_preemption resume_gate paused
-    draining``.
+    draining transfer``.
     """
 
     request: int = Field(description="num of the queue's head")
