@@ -16,6 +16,7 @@ from engine.paged_tensor import INT8_LIMIT, KV_DTYPES, PagedTensor, kv_dtype
 from engine.request import Request
 from engine.runner import ModelRunner
 from engine.sampler import SamplerError
+from engine.tiers.device import DeviceStore
 from kvtop.cli import build_parser as cli_parser
 from kvtop.commands.demo import engine_arguments
 from tests.engine.serving import advance, generate, make_request, make_runner
@@ -165,6 +166,23 @@ def _continued(model: LoadedModel, name: str, *, fault: bool = False) -> tuple[l
 def test_a_moved_block_takes_its_scales_along(model: LoadedModel, name: str) -> None:
     moved, expected = _continued(model, name)
     assert moved == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_block_that_leaves_the_device_takes_its_scales_along(name: str) -> None:
+    """Out to a lower tier as bytes, and back into another block, whose own scales are those of other content."""
+    cache = _cache(name, layers=2)
+    for layer in range(2):
+        for side in cache.layer(layer):
+            side.write(torch.arange(BLOCKS * BLOCK_SIZE), _rows(BLOCKS * BLOCK_SIZE, seed=layer))
+    store = DeviceStore(cache.parts)
+    assert store.block_bytes == BLOCK_SIZE * cache.bytes_per_token
+    sides = [side for layer in range(2) for side in cache.layer(layer)]
+    kept = [side.gather(torch.tensor([3]), torch.float32) for side in sides]
+    assert not torch.equal(kept[0], sides[0].gather(torch.tensor([20]), torch.float32))
+    store.write(20, 0, store.read(3))
+    for side, content in zip(sides, kept, strict=True):
+        assert torch.equal(side.gather(torch.tensor([20]), torch.float32), content)
 
 
 def test_the_scales_of_another_block_would_be_noticed(model: LoadedModel) -> None:
