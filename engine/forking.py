@@ -15,7 +15,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from engine.batch import BlockCopy
+from engine.batch import BatchItem, BlockCopy
 from engine.pool import BlockPool
 from engine.progress import append_token
 from engine.promises import due
@@ -60,7 +60,20 @@ def _own_seed(sampling: SamplingParams, place: int) -> SamplingParams:
     return replace(sampling, seed=int.from_bytes(digest, "big") >> 1)
 
 
-def fork(scheduler: "Scheduler", parent: Request, sample: Request, token: int, now: float) -> bool:
+def take_tokens(scheduler: "Scheduler", item: BatchItem, tokens: list[int], now: float) -> list[Request]:
+    """Each that draws from ``item`` gets its token; samples fork off first. Returns those that end with it."""
+    request = item.request
+    scheduler.totals.decode_tokens += len(tokens)
+    request.samples = []
+    forks = zip(item.forks, tokens[1:], strict=True)
+    finished = [sample for sample, token in forks if _fork(scheduler, request, sample, token, now)]
+    if (reason := append_token(request, tokens[0], scheduler.max_model_len, now)) is not None:
+        scheduler.end(request, reason, now)
+        finished.append(request)
+    return finished
+
+
+def _fork(scheduler: "Scheduler", parent: Request, sample: Request, token: int, now: float) -> bool:
     """``sample`` leaves ``parent``, whose prompt has just been computed, with ``token`` as its first. True: it ended
     with that. Comes before the parent's own token, which may end the parent and release its blocks."""
     sample.times = replace(parent.times)

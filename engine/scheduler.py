@@ -23,11 +23,10 @@ from collections.abc import Sequence
 
 from engine import ledger, tiering
 from engine.admission import check_servable, usable_blocks
-from engine.batch import BatchItem
 from engine.compaction import Job, book, check_span, compact, due_moves, plan_moves
 from engine.copies import PendingCopies
 from engine.draft import Draft
-from engine.forking import end_samples, fork, must_copy, own_tail
+from engine.forking import end_samples, must_copy, own_tail, take_tokens
 from engine.partial import PartialIndex
 from engine.pins import Pin, Pins
 from engine.plan import HeadVerdict, Plan, PolicyChange, Preemption
@@ -39,7 +38,7 @@ from engine.policy import PolicySet
 from engine.pool import BlockPool
 from engine.preemption import pick_victim, preempt
 from engine.prefix import extend_hashes, hashes_of
-from engine.progress import append_token, count_recomputed, drop_unseen, write_kv
+from engine.progress import count_recomputed, drop_unseen, write_kv
 from engine.promises import Promises, overcommitment
 from engine.request import FinishReason, Request, RequestState
 from engine.starting import admit_waiting
@@ -185,21 +184,9 @@ class Scheduler:
             if hashing and self.policies.partial_reuse == "copy":
                 self.partial.filled(request, item.start, item.start + item.count)
             if drawn:
-                finished += self._take_tokens(item, drawn, now)
+                finished += take_tokens(self, item, drawn, now)
             if self.windows and request.state in RUNNING_STATES:
                 self.totals.dropped_blocks += drop_unseen(request, self.windows, self.pool, now)
-        return finished
-
-    def _take_tokens(self, item: BatchItem, tokens: list[int], now: float) -> list[Request]:
-        """Each that draws from ``item`` gets its token; samples fork off first. Returns those that end with it."""
-        request = item.request
-        self.totals.decode_tokens += len(tokens)
-        request.samples = []
-        forks = zip(item.forks, tokens[1:], strict=True)
-        finished = [sample for sample, token in forks if fork(self, request, sample, token, now)]
-        if (reason := append_token(request, tokens[0], self.max_model_len, now)) is not None:
-            self.end(request, reason, now)
-            finished.append(request)
         return finished
 
     # Control
