@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
+from engine.request import RequestState
 from engine.words import counted
 from kvtop.protocol import BLOCK_STATES
 
@@ -27,7 +28,7 @@ class Trouble(StrEnum):
     NEVER_FITS = "never_fits"
     """The head of the queue can never have what it needs."""
     BLOCKS_HELD = "blocks_held"
-    """Nobody runs, and the blocks the head needs are in copies or pinned."""
+    """Nobody computes: blocks or KV that are needed for it are in copies, or pinned."""
     PAUSED = "paused"
     """Paused, and forgotten."""
     NO_TOKENS = "no_tokens"
@@ -76,6 +77,8 @@ class Facts:
     moving: int
     """Blocks in a copy: not readable, or not free, until it ends."""
     pinned: int
+    loading: int = 0
+    """Of the running, those that wait for their KV from a lower tier."""
     head: str | None = None
     """Id of the request at the head of the queue that was not admitted."""
     code: str | None = None
@@ -184,8 +187,9 @@ class Watchdog:
     def _standstill(self, facts: Facts, since: float, iterations: int) -> Alarm:
         work = f"{counted(facts.waiting, 'request')} waiting"
         held = facts.moving + facts.pinned
-        if not facts.running and held and (facts.need or 1) > facts.available:
+        if facts.running == facts.loading and held and (facts.loading or (facts.need or 1) > facts.available):
             parts = [f"{facts.moving} in copies"] * bool(facts.moving) + [f"{facts.pinned} pinned"] * bool(facts.pinned)
+            work = f"{work}, {facts.loading} loading" if facts.loading else work
             text = (
                 f"{work} and none can start: of {facts.total} blocks {' and '.join(parts)}, {facts.available} available"
             )
@@ -202,7 +206,7 @@ def _over(seconds: float, limit: float) -> bool:
 
 
 def facts_of(engine: "Engine", now: float) -> Facts:
-    """What the watchdog wants to know, at the end of a turn. O(1)."""
+    """What the watchdog wants to know, at the end of a turn. O(running)."""
     scheduler = engine.scheduler
     pool, totals, verdict = scheduler.pool, scheduler.totals, scheduler.verdict
     return Facts(
@@ -218,6 +222,7 @@ def facts_of(engine: "Engine", now: float) -> Facts:
         available=pool.available,
         moving=sum(pool.counts[state] for state in _MOVING),
         pinned=pool.counts[_PINNED],
+        loading=sum(request.state is RequestState.LOADING for request in scheduler.running),
         head=None if verdict is None else verdict.request.id,
         code=None if verdict is None else verdict.code,
         detail="" if verdict is None else verdict.detail,

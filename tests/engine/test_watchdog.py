@@ -107,6 +107,13 @@ def test_blocks_held_by_copies_and_pins_are_named_with_their_numbers() -> None:
     assert "of 100 blocks 90 in copies and 6 pinned, 4 available" in told.alarm.text
 
 
+def test_requests_that_only_wait_for_their_kv_do_not_pass_for_work() -> None:
+    stuck = replace(BUSY, running=2, loading=2, waiting=0, moving=12, available=60, head=None, code=None, need=None)
+    (told,) = Watched(stuck).turns(20)
+    assert told.alarm.trouble is Trouble.BLOCKS_HELD
+    assert told.alarm.text.startswith("0 requests waiting, 2 loading and none can start: of 100 blocks 12 in copies")
+
+
 def test_copies_that_hold_nobody_up_are_not_blamed() -> None:
     spare = replace(BUSY, running=0, moving=10, available=80, head=None, code=None, need=None)
     (told,) = Watched(spare).turns(20)

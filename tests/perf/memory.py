@@ -1,6 +1,6 @@
 """What managing memory costs, apart from the model: ``python -m tests.perf.memory [--sizes N,N,N] [--step N]``.
 
-Pool, block tables, prefix index and ledger at growing sizes of the pool. Before anything is timed every block has
+Pool, block tables, prefix index, books of a lower tier and ledger at growing sizes of the pool. Before anything is timed every block has
 been written, hashed and released in random order, so that lists and arrays are as scattered as after hours of serving:
 seven in ten blocks are cached and three free. Times are CPU time of this thread, the least of several rounds, a call.
 Operations on one block must not grow with the pool but for cache misses of the processor; what looks at every block
@@ -27,6 +27,7 @@ from engine.policy import PolicySet
 from engine.pool import BlockPool
 from engine.request import Request
 from engine.scheduler import Scheduler
+from engine.tiers.books import TierBooks
 
 SIZES = (10_000, 100_000, 1_000_000)
 BLOCK = 16
@@ -192,8 +193,55 @@ def _well(scheduler: Scheduler) -> None:
     assert not violations, violations
 
 
+def lower_tier(slots: int) -> dict[str, float]:
+    """The books of a lower tier, full of cached blocks; CPU seconds a call."""
+    drawn = random.Random(7)
+    books = TierBooks(1, "host", slots)
+    hashes = [drawn.getrandbits(64) | 1 for _ in range(slots)]
+    for value in hashes:
+        books.wrote(books.take(0.0, hash_=value, fill=BLOCK), 0.0, ok=True)
+    known = drawn.sample(hashes, BATCH)
+    taken: list[int] = []
+    books.dirty.clear()
+
+    def take() -> None:
+        for value in range(1, BATCH + 1):
+            taken.append(books.take(1.0, hash_=value, fill=BLOCK))
+
+    def wrote() -> None:
+        for slot in taken:
+            books.wrote(slot, 1.0, ok=True)
+
+    def read() -> None:
+        for slot in taken:
+            books.start_read(slot, 1.0)
+            books.end_read(slot, 1.0)
+
+    found = {"lower tier: lookup": cpu(lambda: [books.lookup(value) for value in known])}
+    found["lower tier: take, evicting"] = cpu(take)
+    found["lower tier: copy in ended"] = cpu(wrote)
+    found["lower tier: read"] = cpu(read)
+    return {name: spent / BATCH for name, spent in found.items()}
+
+
 GROWS = ("ledger check", "keyframe (all runs and hashes)")
 """What looks at every block and so must grow with the pool."""
+
+
+def lower_metadata(slots: int) -> tuple[float, float]:
+    """The same of the books of a lower tier, full of cached blocks."""
+    gc.collect()
+    tracemalloc.start()
+    drawn = random.Random(7)
+    books = TierBooks(1, "host", slots)
+    for _ in range(slots):
+        books.wrote(books.take(0.0, hash_=drawn.getrandbits(64) | 1, fill=BLOCK), 0.0, ok=True)
+    books.dirty.clear()
+    gc.collect()
+    total, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    arrays = _arrays(books, set())
+    return arrays / slots, (total - arrays) / slots
 
 
 def metadata(blocks: int) -> tuple[float, float]:
@@ -232,6 +280,8 @@ def measure(blocks: int) -> dict[str, float]:
     rounds = [pool.round() for _ in range(ROUNDS)]
     found = {name: min(one[name] for one in rounds) for name in rounds[0]}
     found |= scheduling(pool.pool)
+    rounds = [lower_tier(blocks) for _ in range(3)]
+    found |= {name: min(one[name] for one in rounds) for name in rounds[0]}
     gc.enable()
     return found
 
@@ -250,6 +300,8 @@ def table(sizes: Sequence[int]) -> None:
     for place, name in enumerate(("arrays", "prefix index and other objects")):
         print(f"{name:<34}" + "".join(f"{one[place]:>12.1f}" for one in kept))
     print(f"{'together':<34}" + "".join(f"{sum(one):>12.1f}" for one in kept))
+    lower = [sum(lower_metadata(size)) for size in sizes]
+    print(f"{'of a lower tier, together':<34}" + "".join(f"{one:>12.1f}" for one in lower))
 
 
 def share_of_a_step(iterations: int) -> None:
