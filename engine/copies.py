@@ -31,6 +31,10 @@ class PendingCopies:
         if self._pending:
             self._pending = [copied for copied in self._pending if copied.request is not request]
 
+    def awaits(self, request: Request) -> bool:
+        """Content for ``request`` is still to be copied into its blocks."""
+        return any(copied.request is request for copied in self._pending)
+
     def planned(self) -> list[Copied]:
         """In the order in which they must be done."""
         return list(self._pending)

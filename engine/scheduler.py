@@ -138,6 +138,8 @@ class Scheduler:
         self.verdict = admit_waiting(self, draft, now)
         if self.tiers is not None:
             tiering.work_ahead(self, self.tiers, now)
+            if not self.copies.planned():
+                self.tiers.flush()
         moves = due_moves(self)
         retabled = compact(self, moves)
         copied = self.copies.planned()
@@ -167,6 +169,8 @@ class Scheduler:
         if len(tokens) != wanted:
             raise ValueError(f"the batch samples {wanted} tokens, {len(tokens)} came back")
         self.copies.done(plan.copies)
+        if self.tiers is not None and not self.copies.planned():
+            self.tiers.flush()
         sampled = iter(tokens)
         finished: list[Request] = []
         for item in plan.items:
@@ -208,7 +212,9 @@ class Scheduler:
             self.pins.unpin(name)
         if old.eviction != change.new.eviction:
             self.pool.set_eviction(change.new.eviction)
-        if not change.drains:
+        # Blocks of victims that are swapped out come free when the copies have ended; until then, this drains too.
+        leaving = self.pool.leaving and overcommitment(self.running, self.pool) > 0
+        if not change.drains and not (CAPACITIES[change.new.capacity].reserves and leaving):
             self._adopt(CAPACITIES[change.new.capacity])
         return PolicyChange(old, change.new, change.effects, preempted)
 
@@ -294,22 +300,19 @@ class Scheduler:
 
     # Running requests
 
-    def _grow_running(self, draft: Draft, now: float) -> None:
+    def _grow_running(self, draft: Draft, now: float, *, force: bool = False) -> None:
         for request in list(self.running):
             if draft.budget == 0:
                 break
             if request.state not in RUNNING_STATES:
                 continue  # A victim of one before it.
             count = min(request.remaining, draft.budget)
-            if self._make_room(request, request.computed + count, draft, now):
+            if self._make_room(request, request.computed + count, draft, now, force=force):
                 self.assign(request, count, draft, now)
         if draft.stalled and not draft.items and self.tiers is not None and not self.tiers.pending:
             # Everybody waits for room in a tier, and nobody will make any.
-            stuck = draft.stalled.pop(0)
             draft.stalled.clear()
-            count = min(stuck.remaining, draft.budget)
-            if self._make_room(stuck, stuck.computed + count, draft, now, force=True):
-                self.assign(stuck, count, draft, now)
+            self._grow_running(draft, now, force=True)
 
     def _make_room(self, request: Request, tokens: int, draft: Draft, now: float, *, force: bool = False) -> bool:
         """Preempt until ``request`` can hold ``tokens`` tokens; False when it is out itself or must wait for copies.

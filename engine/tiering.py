@@ -64,7 +64,7 @@ def held_back(tiers: Tiers, head: Request, policies: PolicySet) -> HeadVerdict |
         return HeadVerdict(
             head, "transfer", f"{left} of its state are still on their way to {state.books.name}", rule=rule
         )
-    if tiers.mover.room < len(state.slots):
+    if tiers.room < len(state.slots):
         return HeadVerdict(head, "transfer", "the copies under way come first", rule=rule)
     return None
 
@@ -89,7 +89,7 @@ def begin_load(scheduler: "Scheduler", tiers: Tiers, request: Request, now: floa
         places = tiers.find(first, extend_hashes(request, complete, size)[:complete])
         if request.admissions == 1:
             tiers.count_lookup(complete - first, places)
-        del places[tiers.mover.room :]
+        del places[tiers.room :]
         if not places:
             return False
         _take(scheduler, request, len(places), now)
@@ -142,7 +142,7 @@ def work_ahead(scheduler: "Scheduler", tiers: Tiers, now: float) -> None:
     wanted = max(2, pool.total // SPARE_SHARE)
     while pool.cached_blocks and pool.free_blocks + tiers.ahead < wanted and tiers.ahead < AHEAD_AT_ONCE:
         # What is promised to running requests must stay available.
-        if pool.available <= scheduler.reserved_blocks or not tiers.store_room:
+        if pool.available <= scheduler.reserved_blocks or not tiers.store_room(now):
             return
         block = pool.hold_next_evicted(now)
         hash_ = pool.hash_of(block)

@@ -86,6 +86,16 @@ def _add_demo(commands: "argparse._SubParsersAction[_Parser]") -> None:
     demo.add_argument("--rate", type=_above_zero, metavar="R", help="arrivals a second (default: the workload's own)")
     demo.add_argument("--blocks", type=_positive, metavar="N", help="KV blocks in the pool")
     demo.add_argument("--block-size", type=_positive, metavar="N", help="tokens a block holds")
+    demo.add_argument("--host-blocks", type=_positive, metavar="N", help="KV blocks in host memory, below the device")
+    demo.add_argument("--disk-blocks", type=_positive, metavar="N", help="KV blocks in a file, below that")
+    demo.add_argument(
+        "--disk-path", metavar="FILE", help="that file (default: in the socket folder; removed at the end)"
+    )
+    demo.add_argument(
+        "--preset",
+        choices=("tiers",),
+        help="tiers: host and disk tiers, swapping and offloading; what is given besides goes before",
+    )
     demo.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), help="where the model runs (default: auto)")
     demo.add_argument("--attention", choices=("auto", "torch", "triton"), help="attention backend (default: auto)")
     demo.add_argument(

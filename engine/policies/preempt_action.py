@@ -72,6 +72,8 @@ class Swap(Recompute):
         if tiers is None or victim.state is RequestState.LOADING or not victim.computed or victim.dropped:
             return super().take(scheduler, victim, now, cause)
         books = tiers.named(self.tier)
+        if scheduler.copies.awaits(victim):
+            return super().take(scheduler, victim, now, cause)  # Its blocks do not hold yet what they should.
         if books is None or not tiers.swap_room(victim, books):
             tiers.refuse_swap(victim, self.tier)
             return super().take(scheduler, victim, now, cause)

@@ -24,6 +24,9 @@ from engine.words import counted
 
 DEVICE = 0
 NEWS_KEPT = 256
+REST_AFTER_FAILURE = 0.5
+"""Seconds without storing after a store failed: what cannot be written now is not tried again at every turn."""
+
 STORE_FAILURES_EVERY = 1.0
 """Seconds between two reports of blocks that could not be stored; those in between are summed."""
 
@@ -63,9 +66,11 @@ class Tiers:
         """Copied from lower tiers to the device, ever."""
         self.ahead = 0
         """Blocks on their way out ahead of their eviction."""
+        self._outbox: list[Copy] = []
         self._flights: dict[int, _Flight] = {}
         self._loads: set[Loading] = set()
         self._next = 0
+        self._resting_until = float("-inf")
         self._unstored = 0
         self._unstored_told = float("-inf")
 
@@ -88,12 +93,24 @@ class Tiers:
         """The books of the tier of that name; None where there is none."""
         return next((books for books in self.books if books.name == name), None)
 
+    @property
+    def room(self) -> int:
+        """Copies that can begin now."""
+        return self.mover.room - len(self._outbox)
+
+    def flush(self) -> None:
+        """Hand what was begun to the mover. Not while copies within the device are planned and not done: what they
+        write is to be copied out, and what they read may be taken for blocks that come in."""
+        for copy in self._outbox:
+            self.mover.submit(copy)
+        self._outbox.clear()
+
     # Swapping
 
     def swap_room(self, request: Request, books: TierBooks) -> bool:
         """Whether the state of ``request`` can be copied out to that tier now."""
         blocks = self.pool.blocks_for(request.computed)
-        return blocks <= books.available and blocks <= self.mover.room
+        return blocks <= books.available and blocks <= self.room
 
     def swap_out(self, request: Request, books: TierBooks, now: float) -> None:
         """Copy all computed KV of a running request out. Its table may be released at once: the copies hold its blocks.
@@ -197,18 +214,17 @@ class Tiers:
 
     # Storing
 
-    @property
-    def store_room(self) -> bool:
-        """Whether a block can be stored now."""
-        return self.mover.room >= 2 and self.books[0].available > 0
+    def store_room(self, now: float) -> bool:
+        """Whether a block can be stored now: not right after a store that failed, either."""
+        return self.room >= 2 and self.books[0].available > 0 and now >= self._resting_until
 
     def store(self, block: int, hash_: int, now: float) -> None:
         """Copy a complete device block, which somebody holds, to the fastest tier, to be found there by its hash.
         Nothing happens when it is in a tier already; it is counted as dropped where there is no room."""
         if self.knows(hash_):
             return
-        if not self.store_room:
-            self.levels[self.books[0].tier].drops += 1
+        if not self.store_room(now):
+            self.levels[self.books[0].tier].drops += not self.books[0].available
             return
         self.pool.hold(block)
         self._store(block, hash_, now, ahead=False)
@@ -290,7 +306,7 @@ class Tiers:
         copy = Copy(self._next, source, target, urgent=swapped is not None or loading is not None)
         self._next += 1
         self._flights[copy.num] = _Flight(copy, swapped, loading, place, ahead)
-        self.mover.submit(copy)
+        self._outbox.append(copy)
 
     def _load(self, loading: Loading, request: Request) -> None:
         loading.arriving = len(loading.slots)
@@ -310,7 +326,7 @@ class Tiers:
         lower = self.books[below]
         for slot in books.oldest_cached(2):
             hash_ = int(books.hash[slot])
-            if lower.knows(hash_) or self.mover.room < 2 or books.available < 2:
+            if lower.knows(hash_) or self.room < 2 or books.available < 2:
                 continue
             source = Place(books.tier, slot, books.start_read(slot, now))
             target = lower.take(now, fill=self.pool.block_size, hash_=hash_)
@@ -348,6 +364,7 @@ class Tiers:
             self._store_failed(result, now)
 
     def _store_failed(self, result: CopyResult, now: float) -> None:
+        self._resting_until = now + REST_AFTER_FAILURE
         self._unstored += 1
         if now - self._unstored_told < STORE_FAILURES_EVERY:
             return

@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +39,48 @@ def run(options: argparse.Namespace) -> int:
             child.stop()
 
 
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """What a demo starts with where nothing else was asked for."""
+
+    settings: dict[str, int]
+    policies: tuple[str, ...]
+
+
+PRESETS = {
+    # A host tier that soon overflows to disk, and prompts that come back after others have taken their blocks.
+    "tiers": Preset(
+        {"blocks": 160, "host_blocks": 64, "disk_blocks": 768},
+        ("preempt_action=swap", "offload=on_evict", "max_running=16"),
+    ),
+}
+
+
 def engine_arguments(options: argparse.Namespace) -> list[str]:
     """The engine's command line for the demo's options; options that were not given are the engine's to choose."""
     arguments = ["--parent-stdin", "--ready-json", "--workload", options.workload, "--model", options.model]
     if options.model == "smollm2":
         arguments.append("--fallback-random")
-    for name in ("name", "seed", "blocks", "block_size", "device", "attention", "kv_dtype", "window", "rate"):
-        if (value := getattr(options, name)) is not None:
+    preset = Preset({}, ()) if options.preset is None else PRESETS[options.preset]
+    for name in (
+        "name",
+        "seed",
+        "blocks",
+        "block_size",
+        "host_blocks",
+        "disk_blocks",
+        "disk_path",
+        "device",
+        "attention",
+        "kv_dtype",
+        "window",
+        "rate",
+    ):
+        if (value := getattr(options, name)) is None:
+            value = preset.settings.get(name)
+        if value is not None:
             arguments += [f"--{name.replace('_', '-')}", str(value)]
-    for setting in options.set:
+    for setting in (*preset.policies, *options.set):
         arguments += ["--set", setting]
     if options.expose_text:
         arguments.append("--expose-text")

@@ -323,6 +323,8 @@ class SchedulerMachine(RuleBasedStateMachine):
     def _check_victims(self, plan: Plan, before: dict[int, int]) -> None:
         """A protected request is a victim only where all that ran were protected by then."""
         bound = self.scheduler.policies.preempt_bound
+        if self.scheduler.tiers is not None and self.scheduler.policies.tier_full == "block":
+            return  # Who finds no room in a tier is spared first.
         gone: set[int] = {request.num for request, _ in plan.rejected}
         for preemption in plan.preempted:
             left = [count for num, count in before.items() if num not in gone]

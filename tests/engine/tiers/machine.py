@@ -1,68 +1,33 @@
 """The scheduler's state machine with tiers below the device, whose copies come late, out of order, or fail."""
 
+import random
+
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, rule
+from hypothesis.stateful import rule
 
 from engine.policies.offload import OFFLOADS, TIER_FULLS
-from engine.policy import PolicySet
-from engine.pool import BlockPool
-from engine.scheduler import Scheduler
 from engine.tiers.books import HELD, TRANSFER, TierBooks
 from engine.tiers.tiers import Tiers
-from tests.engine.driving import BLOCK, FakeRunner, Mirror
-from tests.engine.machine import CONTEXT, VALUES, SchedulerMachine
+from kvtop.protocol import PolicyValue
+from tests.engine.machine import SchedulerMachine
 from tests.engine.tiers.late import LateMover, Trouble
 
 
 class TieredMachine(SchedulerMachine):
-    @initialize(
-        blocks=st.integers(8, 26),
-        host=st.integers(1, 40),
-        disk=st.sampled_from([0, 0, 3, 60]),
-        capacity=VALUES["capacity"],
-        action=st.sampled_from(["swap", "swap", "swap_disk", "recompute"]),
-        offload=st.sampled_from(list(OFFLOADS)),
-        full=st.sampled_from(list(TIER_FULLS)),
-        budget=st.sampled_from([16, 64]),
-        late=st.sampled_from([0.0, 0.5, 0.9]),
-        fail=st.sampled_from([0.0, 0.0, 0.1, 0.5]),
-        seed=st.integers(0, 999),
-    )
-    def start(  # type: ignore[override]
-        self,
-        blocks: int,
-        host: int,
-        disk: int,
-        capacity: str,
-        action: str,
-        offload: str,
-        full: str,
-        budget: int,
-        late: float,
-        fail: float,
-        seed: int,
-    ) -> None:
-        self.pool = BlockPool(blocks, BLOCK)
-        policies = PolicySet.of(
-            {
-                "capacity": capacity,
-                "token_budget": budget,
-                "max_running": 6,
-                "preempt_action": action,
-                "offload": offload,
-                "tier_full": full,
-            }
-        )
-        self.runner = FakeRunner(self.pool, seed)
-        self.mover = LateMover(self.runner._memory, seed, Trouble(fail, late))
-        books = [TierBooks(1, "host", host)] + ([TierBooks(2, "disk", disk)] if disk else [])
-        self.tiers = Tiers(self.pool, books, self.mover)
-        self.scheduler = Scheduler(self.pool, policies, max_model_len=CONTEXT, tiers=self.tiers)
-        self.mirror = Mirror(self.pool)
-        self.now = 0.0
-        self.arrived = 0
-        self.barren = 0
+    def prepare(self, draw: random.Random) -> None:
+        trouble = Trouble(fail=draw.choice([0.0, 0.0, 0.1, 0.5]), late=draw.choice([0.0, 0.5, 0.9]))
+        self.mover = LateMover(self.runner._memory, draw.randrange(1000), trouble)
+        books = [TierBooks(1, "host", draw.choice([1, 4, 15, 40]))]
+        if disk := draw.choice([0, 0, 3, 60]):
+            books.append(TierBooks(2, "disk", disk))
+        self.tiers = self.scheduler.tiers = Tiers(self.pool, books, self.mover)
+        changes: dict[str, PolicyValue] = {
+            "preempt_action": draw.choice(["swap", "swap", "swap_disk", "recompute"]),
+            "offload": draw.choice(list(OFFLOADS)),
+            "tier_full": draw.choice(list(TIER_FULLS)),
+        }
+        self.scheduler.set_policies(changes, "drain", self.now)
 
     @rule(late=st.sampled_from([0.0, 0.5, 0.95]), fail=st.sampled_from([0.0, 0.0, 0.3, 1.0]))
     def the_copies_go_otherwise(self, late: float, fail: float) -> None:
@@ -82,6 +47,28 @@ class TieredMachine(SchedulerMachine):
             with pytest.raises(ValueError, match="is not new"):
                 self.scheduler.add(request, self.now)
 
+    @rule(
+        action=st.sampled_from(["swap", "swap", "swap_disk"]),
+        offload=st.sampled_from(["on_fill", "on_evict"]),
+        seed=st.integers(0, 2**32),
+    )
+    def go_out_and_come_back(self, action: str, offload: str, seed: int) -> None:
+        self.set_policies(
+            {
+                "capacity": "max_utilization",
+                "preempt_action": action,
+                "offload": offload,
+                "prefix_cache": True,
+                "max_running": 4,
+                "token_budget": 64,
+            },
+            "drain",
+        )
+        self.arrive_while_steps_go_on(seed)
+        for request in list(self.scheduler.running):
+            self.scheduler.preempt(request, self.now, "test")
+        self.step(8)
+
     def teardown(self) -> None:
         if not hasattr(self, "scheduler"):
             return
@@ -90,9 +77,10 @@ class TieredMachine(SchedulerMachine):
         for _ in range(1000):
             if not self.tiers.pending:
                 break
-            self.scheduler.schedule(self.now)
+            plan = self.scheduler.schedule(self.now)
+            self.scheduler.commit(plan, self.runner.run(plan.items, plan.copies).tokens, self.now)
         assert not self.tiers.pending
         assert not self.tiers.swapped
         assert self.scheduler.ledger_violations() == []
-        assert self.pool.available == self.pool.total, "blocks are left in transfer"
+        assert self.pool.available + self.pool.pinned_total == self.pool.total, "blocks are left in transfer"
         assert all(books.counts[HELD] == books.counts[TRANSFER] == 0 for books in self.tiers.books)

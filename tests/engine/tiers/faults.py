@@ -1,0 +1,114 @@
+"""Faults planted into the tiers, to see that the ledger, the pool, the books or the contents give them away."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from unittest.mock import patch
+
+from engine import tiering
+from engine.pool import ACTIVE, BlockPool
+from engine.tiers.books import TierBooks
+from engine.tiers.mover import CopyResult
+from engine.tiers.swapped import Loaded
+from engine.tiers.tiers import DEVICE, Tiers
+
+
+@contextmanager
+def loaded_before_the_copies_end() -> Iterator[None]:
+    """A request goes on with blocks that are still on their way."""
+    poll = Tiers.poll
+
+    def hasty(self: Tiers, now: float) -> list[Loaded]:
+        done = poll(self, now)
+        for loading in list(self.loading.values()):
+            del self.loading[loading.num]
+            loading.cancelled = True
+            done.append(self._complete(loading, now))
+        return done
+
+    with patch.object(Tiers, "poll", hasty):
+        yield
+
+
+@contextmanager
+def read_back_before_it_is_out() -> Iterator[None]:
+    """A swapped request comes back while its state is still being copied out."""
+    with patch.object(tiering, "held_back", lambda tiers, head, policies: None):
+        yield
+
+
+@contextmanager
+def released_too_early() -> Iterator[None]:
+    """Device blocks are taken for something else while they are copied out; all counters play along."""
+    hold, rest = BlockPool.hold, BlockPool._rest
+
+    def loose(self: BlockPool, block: int, *, incoming: bool = False) -> None:
+        if incoming:
+            hold(self, block, incoming=True)
+
+    def unhold(self: BlockPool, block: int, *, forget: bool = False) -> None:
+        if self.copies[block]:
+            self.copies[block] -= 1
+            self.incoming[block] = False
+            if self.refs[block]:
+                self._enter(block, ACTIVE)
+            else:
+                self.leaving -= 1
+                rest(self, block)
+
+    with (
+        patch.object(BlockPool, "hold", loose),
+        patch.object(BlockPool, "unhold", unhold),
+        patch("engine.tiers.ledger._device", lambda tiers: []),
+    ):
+        yield
+
+
+@contextmanager
+def slot_reused_while_it_is_read() -> Iterator[None]:
+    """Reading a slot does not keep it from being taken for other content; all counters play along."""
+
+    def careless(self: TierBooks, slot: int, now: float) -> int:
+        return int(self.generation[slot])
+
+    with (
+        patch.object(TierBooks, "start_read", careless),
+        patch.object(TierBooks, "end_read", lambda self, slot, now: None),
+        patch("engine.tiers.ledger._copies", lambda tiers, books: []),
+    ):
+        yield
+
+
+@contextmanager
+def failed_write_taken_for_done() -> Iterator[None]:
+    """A copy out that failed counts as complete: the block is lost, and nobody knows."""
+    left, stored = Tiers._left, Tiers._stored
+
+    def fine(result: CopyResult) -> CopyResult:
+        return replace(result, error=None) if result.copy.source.tier == DEVICE else result
+
+    with (
+        patch.object(Tiers, "_left", lambda self, flight, result, *more: left(self, flight, fine(result), *more)),
+        patch.object(Tiers, "_stored", lambda self, flight, result, *more: stored(self, flight, fine(result), *more)),
+    ):
+        yield
+
+
+@contextmanager
+def slots_of_the_dead() -> Iterator[None]:
+    """A request that ends while it is swapped out leaves its slots behind."""
+    with patch.object(Tiers, "drop", lambda self, num, now: self.cancel_load(num)):
+        yield
+
+
+TIER_FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    fault.__name__: fault
+    for fault in (
+        loaded_before_the_copies_end,
+        read_back_before_it_is_out,
+        released_too_early,
+        slot_reused_while_it_is_read,
+        failed_write_taken_for_done,
+        slots_of_the_dead,
+    )
+}
