@@ -1,0 +1,127 @@
+"""What a viewer is told about tiers: slots behind the device's blocks, levels, traffic, states, events."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.__main__ import config_from, parser
+from engine.build import BuildError, build
+from engine.config import EngineConfig
+from engine.server import Server
+from kvtop.cli import build_parser
+from kvtop.commands.demo import engine_arguments
+from kvtop.protocol import IterationFrame, Keyframe, TierLevel
+
+DEVICE, HOST, DISK = 16, 10, 40
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    config = EngineConfig(
+        model="random",
+        name="t",
+        blocks=DEVICE,
+        block_size=8,
+        device="cpu",
+        host_blocks=HOST,
+        disk_blocks=DISK,
+        policies={"preempt_action": "swap", "offload": "on_evict", "max_running": 6},
+    )
+    made = build(config, lambda *_: None, lambda _: None, folder=tmp_path)
+    yield made
+    made.close()
+
+
+def drive(server: Server) -> list[IterationFrame]:
+    """Serves a dozen requests that together need more than the device has; every frame as a viewer reads it."""
+    draw = random.Random(1)
+    kinds = [[draw.randrange(100) for _ in range(24)] for _ in range(3)]
+    for num in range(18):
+        server.submit(kinds[num % 3] + [draw.randrange(100) for _ in range(draw.randint(3, 20))], 24)
+    frames: list[IterationFrame] = []
+    for _ in range(5000):
+        if not server.engine.scheduler.requests:
+            return frames
+        step = server.engine.step()
+        if step is not None or server.telemetry.has_news:
+            frames.append(IterationFrame.model_validate(server.telemetry.frame(step).model_dump()))
+    raise AssertionError("requests are left that never end")
+
+
+def test_frames_add_up_to_what_the_tiers_hold(server: Server) -> None:
+    blocks: dict[int, tuple[int, ...]] = {}
+
+    def fold(runs: list[tuple[int, int, int, int, int, int, int, int]] | None) -> None:
+        for start, count, *facts in runs or []:
+            for block in range(start, start + count):
+                blocks[block] = tuple(facts)
+
+    fold(server.telemetry.keyframe().blocks)
+    assert len(blocks) == DEVICE + HOST + DISK
+    assert [blocks[b][4] for b in (0, DEVICE - 1, DEVICE, DEVICE + HOST - 1, DEVICE + HOST)] == [0, 0, 1, 1, 2]
+    frames = drive(server)
+    for frame in frames:
+        fold(frame.blocks)
+    key = Keyframe.model_validate(server.telemetry.keyframe().model_dump())
+    folded = dict(blocks)
+    fold(key.blocks)
+    assert folded == blocks
+    assert any(block >= DEVICE for block, _ in key.hashes)
+
+    levels = {level.tier: level for level in key.tiers}
+    assert list(levels) == ["device", "host", "disk"]
+    for level, total in zip(levels.values(), (DEVICE, HOST, DISK), strict=True):
+        assert level.blocks_total == total
+    assert parts(levels["host"]) == HOST
+    assert parts(levels["disk"]) == DISK
+    moved: dict[tuple[str, str], int] = {}
+    for frame in frames:
+        for traffic in frame.traffic:
+            moved[traffic.source, traffic.target] = moved.get((traffic.source, traffic.target), 0) + traffic.bytes
+    assert key.counters.host_offload_bytes == sum(size for (source, _), size in moved.items() if source == "device") > 0
+    assert levels["host"].bytes_in == moved["device", "host"]
+    assert levels["disk"].bytes_in == moved["host", "disk"]
+
+    states = {(change.state, change.tier) for frame in frames for change in frame.requests}
+    assert ("swapped", "host") in states
+    assert any(state == "loading" for state, _ in states)
+    kinds = {event.kind for frame in frames for event in frame.events}
+    assert {"swap_out", "swap_in"} <= kinds
+
+
+def parts(level: TierLevel) -> int:
+    known = [level.blocks_free, level.blocks_cached, level.blocks_held, level.blocks_transfer]
+    return sum(count for count in known if count is not None)
+
+
+def test_the_hello_lists_all_tiers(server: Server) -> None:
+    hello = server.publisher.hello
+    assert [(pool.tier, pool.blocks) for pool in hello.geometry.pools] == [
+        ("device", DEVICE),
+        ("host", HOST),
+        ("disk", DISK),
+    ]
+    assert "tiers" in hello.capabilities
+
+
+def test_a_file_that_is_not_ours_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "t.kv").write_text("not a cache")
+    config = EngineConfig(model="random", name="t", blocks=16, device="cpu", disk_blocks=4)
+    with pytest.raises(BuildError, match=r"t\.kv: the file holds something else"):
+        build(config, lambda *_: None, lambda _: None, folder=tmp_path)
+    assert (tmp_path / "t.kv").read_text() == "not a cache"
+
+
+def test_the_demo_hands_its_tiers_to_the_engine_and_what_is_given_goes_before_the_preset() -> None:
+    options = build_parser().parse_args(
+        ["demo", "--preset", "tiers", "--disk-blocks", "7", "--set", "preempt_action=swap_disk"]
+    )
+    config = config_from(parser().parse_args(engine_arguments(options)))
+    assert config.host_blocks > 0
+    assert config.disk_blocks == 7
+    assert config.policies["preempt_action"] == "swap_disk"
+    assert config.policies["offload"] == "on_evict"
+    plain = config_from(parser().parse_args(engine_arguments(build_parser().parse_args(["demo"]))))
+    assert (plain.host_blocks, plain.disk_blocks, plain.policies) == (0, 0, {})
