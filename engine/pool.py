@@ -98,6 +98,8 @@ class BlockPool:
         self._sealed: memoryview[int] = self.sealed.data
         self._fill = self.fill.data
         self._last_use = cast("memoryview[float]", self.last_use.data)
+        self._copies = self.copies.data
+        self._incoming: memoryview[int] = self.incoming.data
         self._pins = self.pins.data
         self._uses = self.uses.data
         self._sealed_at = self.sealed_at.data
@@ -184,7 +186,7 @@ class BlockPool:
 
     def take(self, owner: int, now: float) -> int:
         """An empty block for ``owner``, writable. Raises `FreeListError` when none is `available`."""
-        if len(self.free_list):
+        if self.counts[FREE]:
             block = self.free_list.pop_head()
         else:
             block = self.evictable.take(now)
@@ -209,7 +211,7 @@ class BlockPool:
             raise PoolError(f"block {block} is still being written and cannot be shared")
         if refs == 0:
             if not self._pins[block]:
-                if self.copies[block]:
+                if self._copies[block]:
                     self.leaving -= 1
                 else:
                     self.evictable.remove(block)
@@ -245,7 +247,7 @@ class BlockPool:
             return
         self._owner[block] = NOBODY
         self.tokens_in_use -= self._fill[block]
-        if self.copies[block]:
+        if self._copies[block]:
             self.leaving += not self._pins[block]
             self._enter(block, TRANSFER)
         else:
@@ -257,7 +259,7 @@ class BlockPool:
             raise PoolError(
                 f"block {block} was written while {self._refs[block]} tables hold it or after it was sealed"
             )
-        if self.incoming[block]:
+        if self._incoming[block]:
             raise PoolError(f"block {block} was written while content for it is on its way from another tier")
         if not self._fill[block] <= fill <= self.block_size:
             raise PoolError(f"block {block} went from {self._fill[block]} to {fill} tokens")
@@ -276,7 +278,8 @@ class BlockPool:
         self._sealed[block] = True
         self._hash[block] = hash_
         self._parent[block] = parent
-        self._sealed_at[block] = self._tick()
+        self._ticks += 1
+        self._sealed_at[block] = self._ticks
         self.index.add(hash_, block)
         self._rehashed.add(block)
         self._mark(block)
@@ -304,7 +307,7 @@ class BlockPool:
             self._hash[block] = NO_HASH
             self._rehashed.add(block)
             self._mark(block)
-            if self._refs[block] == 0 and not self.copies[block]:
+            if self._refs[block] == 0 and not self._copies[block]:
                 self._clear(block)
         self.index.clear()
         return len(blocks)
@@ -316,27 +319,27 @@ class BlockPool:
         when nobody holds it any more. ``incoming``: into the block, which is neither read nor written meanwhile."""
         if not self._refs[block]:
             raise PoolError(f"block {block}, which nobody holds, cannot be copied")
-        self.copies[block] += 1
+        self._copies[block] += 1
         if incoming:
-            self.incoming[block] = True
+            self._incoming[block] = True
             self._enter(block, TRANSFER)
 
     def hold_next_evicted(self, now: float) -> int:
         """A copy of the cached block that would be evicted next begins. Raises `FreeListError` when none is cached."""
         block = self.evictable.take(now)
-        self.copies[block] += 1
+        self._copies[block] += 1
         self.leaving += 1
         self._enter(block, TRANSFER)
         return block
 
     def unhold(self, block: int, *, forget: bool = False) -> None:
         """A copy of ``block`` has ended. ``forget``: what it holds is safe elsewhere, so if nobody holds it, it is free."""
-        if self.copies[block] < 1:
+        if self._copies[block] < 1:
             raise PoolError(f"no copy of block {block} is under way")
-        self.copies[block] -= 1
-        if self.copies[block]:
+        self._copies[block] -= 1
+        if self._copies[block]:
             return
-        arrived, self.incoming[block] = self.incoming[block], False
+        arrived, self._incoming[block] = self._incoming[block], False
         if self._refs[block]:
             if arrived:
                 self._enter(block, ACTIVE)
@@ -362,7 +365,7 @@ class BlockPool:
         either block. Raises `PoolError` unless ``target`` is free and ``source`` has content and is not in transfer.
         """
         state = self._state[source]
-        if self._state[target] != FREE or state in (FREE, TRANSFER) or self.copies[source]:
+        if self._state[target] != FREE or state in (FREE, TRANSFER) or self._copies[source]:
             raise PoolError(f"block {source} ({BLOCK_STATES[state]}) cannot be moved to block {target}")
         self.free_list.remove(target)
         for array, nothing in self._content:
@@ -391,7 +394,7 @@ class BlockPool:
         self.pinned_total += 1
         if self._refs[block]:
             return
-        if self.copies[block]:
+        if self._copies[block]:
             self.leaving -= 1
         else:
             self.evictable.remove(block)
@@ -407,7 +410,7 @@ class BlockPool:
         self.pinned_total -= 1
         if self._refs[block]:
             return
-        if self.copies[block]:
+        if self._copies[block]:
             self.leaving += 1
         else:
             self._rest(block)
@@ -438,7 +441,8 @@ class BlockPool:
 
     def stamp_idle(self, block: int) -> None:
         """``block`` counts as released just now, after all others."""
-        self._idle_since[block] = self._tick()
+        self._ticks += 1
+        self._idle_since[block] = self._ticks
 
     def expire(self, block: int) -> None:
         """The retention priority of the cached ``block`` has run out: it has the default again."""
@@ -489,10 +493,6 @@ class BlockPool:
         return cast("list[BlockRun]", list(rows))
 
     # Books
-
-    def _tick(self) -> int:
-        self._ticks += 1
-        return self._ticks
 
     def _enter(self, block: int, state: int) -> None:
         self.counts[self._state[block]] -= 1
