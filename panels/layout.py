@@ -87,7 +87,7 @@ def plan(
     if width >= WIDE:
         right = min(max(69, width * 11 // 20), 112)
         left = width - right - 1
-        below = {"queue": Need(4, rest, 1.0), "tiers": Need(tiers + 1, tiers + 2, 2.0)}
+        below = {"queue": Need(4, rest, 1.0), "tiers": Need(min(tiers + 1, 5), tiers + 2, 2.0)}
         lower = _queue_or_tiers(below, height, tiers, instead_of_queue)
         rows = _with_map(rest, left, map_rows, frame, {"map": Need(frame + 1, rest, 3.0), **lower})
         areas |= _stack(0, y, left, rows)
