@@ -52,15 +52,18 @@ def _slots(books: TierBooks) -> list[str]:
 def _copies(tiers: Tiers, books: TierBooks) -> list[str]:
     """Slots are in transfer, or read, exactly where copies under way say so."""
     found = []
-    written = Counter(copy.target.slot for copy in tiers.flights if copy.target.tier == books.tier)
-    read = Counter(copy.source.slot for copy in tiers.flights if copy.source.tier == books.tier)
-    for slot in range(books.slots):
-        if written[slot] != (books.state[slot] == TRANSFER):
-            found.append(f"{books.name} slot {slot} has {written[slot]} copies into it and state {books.state[slot]}")
-        if read[slot] != books.readers[slot]:
-            found.append(
-                f"{books.name} slot {slot} has {read[slot]} copies out of it, the books count {books.readers[slot]}"
-            )
+    written, read = np.zeros(books.slots, np.int64), np.zeros(books.slots, np.int64)
+    for copy in tiers.flights:
+        if copy.target.tier == books.tier:
+            written[copy.target.slot] += 1
+        if copy.source.tier == books.tier:
+            read[copy.source.slot] += 1
+    for slot in np.flatnonzero(written != (books.state == TRANSFER)).tolist():
+        found.append(f"{books.name} slot {slot} has {written[slot]} copies into it and state {books.state[slot]}")
+    for slot in np.flatnonzero(read != books.readers).tolist():
+        found.append(
+            f"{books.name} slot {slot} has {read[slot]} copies out of it, the books count {books.readers[slot]}"
+        )
     for copy in tiers.flights:
         for place in (copy.source, copy.target):
             if place.tier == books.tier and books.generation[place.slot] != place.generation:

@@ -24,6 +24,9 @@ from engine.words import counted
 
 DEVICE = 0
 NEWS_KEPT = 256
+SPARE_SLOTS = 32
+"""Free slots, at most, that a tier tries to keep by moving its oldest blocks down."""
+
 REST_AFTER_FAILURE = 0.5
 """Seconds without storing after a store failed: what cannot be written now is not tried again at every turn."""
 
@@ -321,7 +324,11 @@ class Tiers:
     def _make_way(self, books: TierBooks, now: float) -> None:
         """Before a full tier gives up its oldest cached block, move that down a tier, where there is one."""
         below = self.books.index(books) + 1
-        if below >= len(self.books) or books.counts[FREE] > books.slots // 8 or not self.books[below].available:
+        if (
+            below >= len(self.books)
+            or books.counts[FREE] > min(books.slots // 8, SPARE_SLOTS)
+            or not self.books[below].available
+        ):
             return
         lower = self.books[below]
         for slot in books.oldest_cached(2):
