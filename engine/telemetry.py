@@ -278,7 +278,7 @@ class Telemetry:
                 blocks=news.blocks,
                 tokens=news.tokens,
                 seconds=news.seconds,
-                detail=news.detail[:1000],
+                detail=news.detail[:1000] or None,
             )
         for num in scheduler.tiers.loading:
             if num in scheduler.requests:

@@ -74,7 +74,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class TierNews:
-    """Something to be told: an event's kind, tier and facts, as in the protocol."""
+    """Something to be told: an event's kind, tier and facts, as in the protocol. ``detail`` is empty where they say all."""
 
     kind: str
     tier: str

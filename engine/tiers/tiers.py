@@ -393,7 +393,7 @@ class Tiers:
             self._tell(
                 "swap_out",
                 tier,
-                f"{counted(len(state.slots), 'block')} copied to {tier}",
+                "",
                 num=state.num,
                 blocks=len(state.slots),
                 tokens=state.tokens,
@@ -464,7 +464,7 @@ class Tiers:
                 self._tell(
                     "swap_in",
                     tier,
-                    f"{counted(came, 'block')} copied back from {tier}",
+                    "",
                     num=loading.num,
                     blocks=came,
                     tokens=tokens - loading.first * self.pool.block_size,
