@@ -7,11 +7,15 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.config import KV_DTYPE_NAMES, EngineConfig
 from engine.watchdog import Limits
+
+if TYPE_CHECKING:
+    from engine.server import Server
 
 PR_SET_PDEATHSIG = 1
 
@@ -174,12 +178,13 @@ def main(argv: list[str] | None = None) -> int:
     """Returns the exit code: 0 stopped in order, 1 could not serve, 2 wrong usage."""
     args = parser().parse_args(argv)
     reporter = Reporter(args.ready_json)
-    stopping: list[Callable[[], None]] = []
+    serving: list[Server] = []
 
     def stop(*_: object) -> None:
-        if not stopping:
+        # Called by signals, at any point of any code: it must take no lock.
+        if not serving:
             os._exit(0)  # Still loading: nothing is open yet that would need an orderly end.
-        stopping[0]()
+        serving[0].stop()
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, stop)
@@ -195,34 +200,37 @@ def main(argv: list[str] | None = None) -> int:
 
     try:
         server = build(config, reporter.progress, reporter.say, fallback_random=args.fallback_random)
-        server.publisher.start()
     except BuildError as error:
         reporter.failed(str(error), error.hint)
         return 1
-    except OSError as error:
-        reporter.failed(str(error), "")
-        return 1
-
-    def leave() -> None:
-        server.publisher.stop("engine stopped")
-        server.close()
-        os._exit(0)
-
-    def stop_in_order() -> None:
-        server.stop()
-        timer = threading.Timer(PATIENCE, leave)
-        timer.daemon = True
-        timer.start()
-
-    stopping.append(stop_in_order)
-    observe, control = server.publisher.places
-    reporter.ready({"name": config.name, "socket": str(observe), "control": str(control)})
+    serving.append(server)
+    threading.Thread(target=_leave_in_time, args=(server,), name="patience", daemon=True).start()
     try:
+        try:
+            server.publisher.start()
+        except OSError as error:
+            reporter.failed(str(error), "")
+            return 1
+        observe, control = server.publisher.places
+        reporter.ready({"name": config.name, "socket": str(observe), "control": str(control)})
         server.run()
     finally:
-        server.publisher.stop("engine stopped")
-        server.close()
+        _close(server)
     return 0
+
+
+def _leave_in_time(server: "Server") -> None:
+    """Ends the process when a stop has waited for the iteration in progress for longer than `PATIENCE`."""
+    while not server.stopping:
+        time.sleep(0.05)
+    time.sleep(PATIENCE)
+    _close(server)
+    os._exit(0)
+
+
+def _close(server: "Server") -> None:
+    server.publisher.stop("engine stopped")
+    server.close()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """The serving loop: commands, arrivals, one step, one frame. The only file of the engine that knows time and sockets."""
 
 import itertools
-import threading
 import time
 from collections.abc import Iterator
 
@@ -46,11 +45,13 @@ class Server:
         self._numbers = itertools.count()
         self._began = engine.clock()
         self._held_back = 0.0
-        self._stop = threading.Event()
+        # A plain attribute, no Event: `stop` is called from signal handlers, which can strike while this very thread holds
+        # an Event's lock.
+        self.stopping = False
 
     def stop(self) -> None:
         """Ends `run` after the current iteration. Safe from any thread and from a signal handler."""
-        self._stop.set()
+        self.stopping = True
 
     def close(self) -> None:
         """Ends the copies between tiers and removes what lies on disk; after `run`."""
@@ -100,7 +101,7 @@ class Server:
         until = None if seconds is None else self.engine.clock() + seconds
         # The first iteration of a large model takes seconds; a viewer need not wait for it to see the empty pool.
         self.publisher.publish_keyframe(self.telemetry.keyframe())
-        while not self._stop.is_set() and (until is None or self.engine.clock() < until):
+        while not self.stopping and (until is None or self.engine.clock() < until):
             self._turn()
 
     def _turn(self) -> None:
@@ -116,7 +117,7 @@ class Server:
         if publisher.keyframe_due() or self.control.keyframe_wanted:
             self.control.keyframe_wanted = False
             publisher.publish_keyframe(telemetry.keyframe())
-        if step is None and not self._stop.is_set():
+        if step is None and not self.stopping:
             # A step that waited for copies has waited enough.
             publisher.wait(0.0 if self.engine.scheduler.waits_for_copies else self._until_next())
 
