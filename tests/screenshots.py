@@ -11,8 +11,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from kvtop.commands.demo import preset_arguments
 from kvtop.feed import Feed
 from kvtop.picture import screen_svg
 from kvtop.sources.socket import SocketSource
@@ -34,7 +36,21 @@ def something_of_everything(state: EngineState) -> bool:
     return owners >= 4 and shared > 0 and cached > 0 and any(getattr(e, "kind", "") == "preempt" for e in recent)
 
 
-def a_telling_moment(model: str) -> tuple[EngineState, float]:
+def tiers_at_work(state: EngineState) -> bool:
+    """Blocks in every tier, a request swapped in again, and one that is out now."""
+    tiers = [level for level in state.tiers if level.blocks_total]
+    kinds = {getattr(entry, "kind", "") for entry in state.events}
+    return (
+        len(tiers) == 3
+        and all((level.blocks_cached or 0) + (level.blocks_held or 0) > 0 for level in tiers)
+        and {"swap_in", "swap_out"} <= kinds
+        and any(row.state == "swapped" for row in (state.requests or {}).values())
+    )
+
+
+def a_telling_moment(
+    model: str, options: Sequence[str], telling: Callable[[EngineState], bool]
+) -> tuple[EngineState, float]:
     """A state of a running engine, and the viewer's clock at that moment."""
     with tempfile.TemporaryDirectory(prefix="kvs") as place:
         os.chmod(place, 0o700)
@@ -50,6 +66,7 @@ def a_telling_moment(model: str) -> tuple[EngineState, float]:
             "--name",
             "demo",
             "--parent-stdin",
+            *options,
         ]
         engine = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
         feed = Feed(SocketSource(Path(place) / "demo.sock"))
@@ -58,7 +75,7 @@ def a_telling_moment(model: str) -> tuple[EngineState, float]:
             until = time.monotonic() + PATIENCE
             while time.monotonic() < until:
                 feed.drain(time.monotonic())
-                if something_of_everything(feed.live):
+                if telling(feed.live):
                     return feed.live, time.monotonic()
                 time.sleep(0.02)
         finally:
@@ -70,7 +87,8 @@ def a_telling_moment(model: str) -> tuple[EngineState, float]:
 
 
 TRUE, SIXTEEN, NONE = ColourDepth.TRUECOLOR, ColourDepth.ANSI16, ColourDepth.NONE
-PICTURES: dict[str, tuple[tuple[int, int], ColourDepth, tuple[str, ...]]] = {
+Picture = tuple[tuple[int, int], ColourDepth, tuple[str, ...]]
+DEMO: dict[str, Picture] = {
     "demo-80x24": (SMALL, TRUE, ()),
     "demo-200x50": (LARGE, TRUE, ()),
     "demo-80x24-16-colours": (SMALL, SIXTEEN, ()),
@@ -81,17 +99,29 @@ PICTURES: dict[str, tuple[tuple[int, int], ColourDepth, tuple[str, ...]]] = {
     "block-table-80x24": (SMALL, TRUE, ("2", "enter")),
     "help-80x24": (SMALL, TRUE, ("question_mark",)),
 }
+TIERS: dict[str, Picture] = {
+    "tiers-80x24": (SMALL, TRUE, ("5",)),
+    "tiers-80x24-16-colours": (SMALL, SIXTEEN, ("5",)),
+    "tiers-80x24-no-color": (SMALL, NONE, ("5",)),
+    "tiers-200x50": (LARGE, TRUE, ()),
+    "tiers-host-map-200x50": (LARGE, TRUE, ("t",)),
+}
 
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("--model", default="smollm2", choices=["smollm2", "random"])
-    state, now = a_telling_moment(p.parse_args().model)
+    model = p.parse_args().model
     FOLDER.mkdir(exist_ok=True)
-    for name, (size, depth, keys) in PICTURES.items():
-        path = FOLDER / f"{name}.svg"
-        path.write_text(screen_svg(state, size, now, depth=depth, keys=keys))
-        print(path)
+    for options, telling, pictures in (
+        ((), something_of_everything, DEMO),
+        (preset_arguments("tiers"), tiers_at_work, TIERS),
+    ):
+        state, now = a_telling_moment(model, options, telling)
+        for name, (size, depth, keys) in pictures.items():
+            path = FOLDER / f"{name}.svg"
+            path.write_text(screen_svg(state, size, now, depth=depth, keys=keys))
+            print(path)
 
 
 if __name__ == "__main__":

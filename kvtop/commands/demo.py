@@ -56,6 +56,13 @@ PRESETS = {
 }
 
 
+def preset_arguments(name: str) -> list[str]:
+    """The engine's command line for a preset alone."""
+    preset = PRESETS[name]
+    arguments = [word for k, v in preset.settings.items() for word in (f"--{k.replace('_', '-')}", str(v))]
+    return arguments + [word for setting in preset.policies for word in ("--set", setting)]
+
+
 def engine_arguments(options: argparse.Namespace) -> list[str]:
     """The engine's command line for the demo's options; options that were not given are the engine's to choose."""
     arguments = ["--parent-stdin", "--ready-json", "--workload", options.workload, "--model", options.model]
