@@ -2,8 +2,8 @@
 
 ``python -m tests.perf.overhead [--model smollm2|random] [--seconds S] [--rounds N]``
 
-One engine decodes a steady batch of 16 requests. Phases of S seconds with 0, 1, 8, 8, 1, 0 viewers follow each other,
-so that what drifts (context grows, a machine warms up) falls on all alike. Viewers are real socket peers in a process
+One engine decodes a batch of 16 requests, begun afresh in each phase. Phases of S seconds with 0, 1, 8, 8, 1, 0 viewers
+follow each other, so that what drifts (a machine warms up, others come and go) falls on all alike. Viewers are real socket peers in a process
 of their own that read everything and draw nothing; a stalled one never reads. Ratios within one run are what counts:
 on a busy machine tokens/s are not.
 """
@@ -27,6 +27,8 @@ from engine.server import Server
 ORDER = (0, 1, 8, 8, 1, 0)
 STREAMS = 16
 PROMPT = 32
+ROOM = 2048
+"""Tokens a request may reach; a phase ends long before."""
 
 
 def _watch(path: str, readers: int, stalled: int, stop: Stop) -> None:
@@ -64,29 +66,31 @@ def _viewers(path: Path, count: int) -> Iterator[None]:
         process.join(10)
 
 
-def _refill(server: Server, room: int) -> None:
-    """Keeps the batch full: the work in every phase is a decode of `STREAMS` rows."""
-    live = len(server.engine.scheduler.requests)
-    for i in range(STREAMS - live):
-        server.submit([(31 * i + j) % 400 for j in range(PROMPT)], room - PROMPT, label="perf")
+def _start_afresh(server: Server) -> None:
+    """The same batch from the beginning, so that every phase does the same work: `STREAMS` rows, contexts alike."""
+    scheduler = server.engine.scheduler
+    for request in list(scheduler.requests.values()):
+        scheduler.abort(request, server.engine.clock())
+    for i in range(STREAMS):
+        server.submit([(31 * i + j) % 400 for j in range(PROMPT)], ROOM - PROMPT, label="perf")
+    while any(request.first_token is None for request in scheduler.requests.values()):
+        server.run(0.05)
 
 
-def _phase(server: Server, viewers: int, seconds: float, room: int) -> tuple[float, float]:
+def _phase(server: Server, viewers: int, seconds: float) -> tuple[float, float]:
     """Decoded tokens a second, and milliseconds an iteration spends on building its frame."""
     observe, _ = server.publisher.places
     with _viewers(observe, viewers):
         deadline = time.monotonic() + 10
         while server.publisher.viewers < viewers and time.monotonic() < deadline:
             server.run(0.05)
-        _refill(server, room)
-        server.run(seconds / 4)
-        totals, iterations = server.engine.scheduler.totals, server.engine.iteration
+        _start_afresh(server)
+        totals = server.engine.scheduler.totals
         tokens, began = totals.decode_tokens, time.perf_counter()
         server.run(seconds)
         took = time.perf_counter() - began
-        cost = server.telemetry.frame_ms
-        done = server.engine.iteration - iterations
-        return (server.engine.scheduler.totals.decode_tokens - tokens) / took, cost if done else 0.0
+        assert len(server.engine.scheduler.requests) == STREAMS, "requests ended: give fewer --seconds"
+        return (totals.decode_tokens - tokens) / took, server.telemetry.frame_ms
 
 
 def main() -> None:
@@ -95,12 +99,11 @@ def main() -> None:
     p.add_argument("--seconds", type=float, default=6.0)
     p.add_argument("--rounds", type=int, default=3)
     args = p.parse_args()
-    room = 768 if args.model == "smollm2" else 2048
     with tempfile.TemporaryDirectory() as folder:
         config = EngineConfig(
             model=args.model,
             name="perf",
-            blocks=STREAMS * room // 16,
+            blocks=STREAMS * ROOM // 16,
             policies={"max_running": STREAMS, "token_budget": 512},
         )
         server = build(config, lambda *_: None, print, folder=Path(folder))
@@ -111,7 +114,7 @@ def main() -> None:
         for _ in range(args.rounds):
             of_round: dict[int, list[float]] = {0: [], 1: [], 8: []}
             for viewers in ORDER:
-                rate, cost = _phase(server, viewers, args.seconds, room)
+                rate, cost = _phase(server, viewers, args.seconds)
                 of_round[viewers].append(rate)
                 rates[viewers].append(rate)
                 costs.append(cost)
