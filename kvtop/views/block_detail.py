@@ -75,7 +75,7 @@ def _facts(state: EngineState, blocks: BlockArrays, block: int, now: float, cell
     parts = [
         part(99, ((f"block {block} ", Role.STRONG), (name, STATE_ROLES.get(name, Role.UNKNOWN)))),
         part(50, f"fill {fill} tokens", f"fill {fill}"),
-        part(45, plural(int(blocks.refs[block]), "reference"), f"{count(int(blocks.refs[block]))} refs"),
+        part(45, plural(int(blocks.refs[block]), "reference"), plural(int(blocks.refs[block]), "ref")),
         part(40, f"touched {age(touched)} ago", f"age {age(touched)}", ""),
         part(30, f"hash {hashed or 'none'}", f"hash {hashed[:8]}…" if hashed else "no hash", ""),
         *_place(state, blocks, block),

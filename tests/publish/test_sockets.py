@@ -142,7 +142,10 @@ def test_a_folder_that_cannot_be_made_is_named(folder: Path) -> None:
 
 
 def test_stopping_without_having_started_is_fine(folder: Path) -> None:
-    Publisher(hello(), folder).stop("never mind")
+    publisher = Publisher(hello(), folder)
+    publisher.stop("never mind")
+    assert publisher.viewers == 0
+    assert not list(folder.glob("*")), "nothing was opened, so nothing may be left"
 
 
 def test_the_asker_is_who_the_kernel_says(folder: Path) -> None:
