@@ -10,18 +10,18 @@ block, the one freed last; only when there is none, it evicts the cached block t
 Nothing here is O(blocks) but what is asked for keyframes, `reset_hashes` (O(hashed blocks)) and `set_eviction`.
 """
 
-from collections.abc import Sequence
 from math import inf, nan
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.block_changes import BlockChanges
 from engine.freelist import FreeList
 from engine.policies.eviction import EVICTIONS, EvictionOrder
 from engine.prefix import NO_HASH, HashIndex
 from engine.retention import DEFAULT_PRIORITY
-from kvtop.protocol import BLOCK_STATES, BlockAge, BlockHash, BlockRun
+from kvtop.protocol import BLOCK_STATES
 
 FREE, CACHED, ACTIVE, SHARED, PINNED = (
     BLOCK_STATES.index(name) for name in ("free", "cached", "active", "shared", "pinned")
@@ -127,9 +127,10 @@ class BlockPool:
             (self._expires, inf),
         )
         """What goes along when a block is moved, and what it leaves behind."""
-        self._is_dirty = np.zeros(blocks, np.uint8).data
-        self._dirty: list[int] = []
-        self._rehashed: set[int] = set()
+        self.changes = BlockChanges(self)
+        """What viewers have to be told."""
+        self._mark = self.changes.mark
+        self._rehashed = self.changes.rehashed
 
     # Gauges
 
@@ -450,48 +451,6 @@ class BlockPool:
         self._expires[block] = inf
         self.evictable.restamp(block)
 
-    # What changed, and all there is
-
-    def take_changes(self) -> tuple[list[BlockRun], list[BlockHash]]:
-        """Runs of the blocks, and hashes of the blocks, that changed since the last call; both ascending."""
-        if not self._dirty:
-            return [], []
-        dirty = sorted(self._dirty)
-        for block in dirty:
-            self._is_dirty[block] = 0
-        self._dirty.clear()
-        hashes: list[BlockHash] = [(block, self._hex(block)) for block in sorted(self._rehashed)]
-        self._rehashed.clear()
-        return self._runs(np.array(dirty, dtype=np.intp)), hashes
-
-    def all_runs(self) -> list[BlockRun]:
-        """Every block, as the fewest runs."""
-        return self._runs(None)
-
-    def all_hashes(self) -> list[BlockHash]:
-        """Every block that has a hash, ascending."""
-        hashed = np.flatnonzero(self.hash)
-        return [
-            (block, f"{value:016x}") for block, value in zip(hashed.tolist(), self.hash[hashed].tolist(), strict=True)
-        ]
-
-    def all_ages(self, now: float) -> list[BlockAge]:
-        """Seconds (to the millisecond) since the last use of every block that was ever used, equal ones joined."""
-        used = np.flatnonzero(~np.isnan(self.last_use))
-        if not len(used):
-            return []
-        ages = np.round(np.maximum(now - self.last_use[used], 0.0), 3)
-        first, counts = _run_bounds(used, [ages])
-        return list(zip(used[first].tolist(), counts.tolist(), ages[first].tolist(), strict=True))
-
-    def _runs(self, blocks: NDArray[np.intp] | None) -> list[BlockRun]:
-        arrays = (self.state, self.owner, self.refs, self.fill, self.tier, self.group)
-        columns: list[NDArray[np.generic]] = [a if blocks is None else a[blocks] for a in arrays]
-        first, counts = _run_bounds(blocks, columns)
-        starts = first if blocks is None else blocks[first]
-        rows = zip(starts.tolist(), counts.tolist(), *(c[first].tolist() for c in columns), strict=True)
-        return cast("list[BlockRun]", list(rows))
-
     # Books
 
     def _enter(self, block: int, state: int) -> None:
@@ -517,27 +476,3 @@ class BlockPool:
         self._fill[block] = 0
         self._sealed[block] = False
         self._enter(block, FREE)
-
-    def _mark(self, block: int) -> None:
-        if not self._is_dirty[block]:
-            self._is_dirty[block] = 1
-            self._dirty.append(block)
-
-    def _hex(self, block: int) -> str | None:
-        value = self._hash[block]
-        return None if value == NO_HASH else f"{value:016x}"
-
-
-def _run_bounds(
-    blocks: NDArray[np.intp] | None, columns: Sequence[NDArray[np.generic]]
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Where runs of neighbouring blocks with equal columns begin, and how long they are. ``blocks`` None: all."""
-    size = len(columns[0])
-    breaks = np.zeros(size, np.bool_)
-    breaks[0] = True
-    if blocks is not None:
-        breaks[1:] |= blocks[1:] != blocks[:-1] + 1
-    for column in columns:
-        breaks[1:] |= column[1:] != column[:-1]
-    first = np.flatnonzero(breaks)
-    return first, np.diff(first, append=size)

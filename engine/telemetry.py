@@ -196,7 +196,7 @@ class Telemetry:
         self._tier_news()
         changes = [change for request in self._touched.values() if (change := self._change(request)) is not None]
         self._touched.clear()
-        runs, hashes = pool.take_changes()
+        runs, hashes = pool.changes.take()
         if self._tiers is not None:
             below = self._tiers.take_changes()
             runs, hashes = [*runs, *below[0]], [*hashes, *below[1]]
@@ -244,9 +244,9 @@ class Telemetry:
             policy_id=scheduler.policies.version,
             policy=scheduler.policies.values(),
             status=self._status(),
-            blocks=[*pool.all_runs(), *([] if self._tiers is None else self._tiers.all_runs())],
-            hashes=[*pool.all_hashes(), *([] if self._tiers is None else self._tiers.all_hashes())],
-            ages=[*pool.all_ages(now), *([] if self._tiers is None else self._tiers.all_ages(now))],
+            blocks=[*pool.changes.all_runs(), *([] if self._tiers is None else self._tiers.all_runs())],
+            hashes=[*pool.changes.all_hashes(), *([] if self._tiers is None else self._tiers.all_hashes())],
+            ages=[*pool.changes.all_ages(now), *([] if self._tiers is None else self._tiers.all_ages(now))],
             tiers=[] if self._tiers is None else self._tiers.levels(*self._device_prefix()),
             requests=[self._whole(request) for request in requests],
             queue=self._queue(),

@@ -115,7 +115,7 @@ class Mirror:
         self._pool = pool
         self._blocks: dict[int, tuple[int, ...]] = {}
         self._hashes: dict[int, str] = {}
-        self._apply(pool.all_runs())
+        self._apply(pool.changes.all_runs())
 
     def _apply(self, runs: Sequence[tuple[int, ...]]) -> None:
         for start, count, *facts in runs:
@@ -124,13 +124,15 @@ class Mirror:
 
     def check(self) -> None:
         """Fold the latest changes; the result must be the pool."""
-        runs, hashes = self._pool.take_changes()
+        runs, hashes = self._pool.changes.take()
         self._apply(runs)
         for block, value in hashes:
             self._hashes.pop(block, None)
             if value is not None:
                 self._hashes[block] = value
-        truth = {start + i: tuple(facts) for start, count, *facts in self._pool.all_runs() for i in range(count)}
+        truth = {
+            start + i: tuple(facts) for start, count, *facts in self._pool.changes.all_runs() for i in range(count)
+        }
         wrong = [block for block in truth if truth[block] != self._blocks[block]]
         assert not wrong, f"block {wrong[0]} changed without saying so"
-        assert sorted(self._hashes.items()) == self._pool.all_hashes()
+        assert sorted(self._hashes.items()) == self._pool.changes.all_hashes()

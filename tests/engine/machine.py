@@ -233,7 +233,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     def reset_prefix_cache(self) -> None:
         self.scheduler.reset_prefix_cache()
         assert self.pool.cached_blocks == 0
-        assert self.pool.all_hashes() == []
+        assert self.pool.changes.all_hashes() == []
 
     @rule()
     def pause(self) -> None:
@@ -360,4 +360,4 @@ class SchedulerMachine(RuleBasedStateMachine):
     def _snapshot(self) -> object:
         scheduler = self.scheduler
         requests = [(r.num, r.state, r.computed, tuple(r.block_table), r.reserved_blocks) for r in scheduler.running]
-        return scheduler.policies, scheduler.rule, requests, list(scheduler.waiting), self.pool.all_runs()
+        return scheduler.policies, scheduler.rule, requests, list(scheduler.waiting), self.pool.changes.all_runs()

@@ -109,7 +109,7 @@ def test_resetting_the_hashes_frees_what_is_cached_and_leaves_what_is_in_use() -
     assert pool.reset_hashes() == 2
     assert levels(pool) == (2, 0, 1, 0)
     assert pool.lookup(11) is None
-    assert pool.all_hashes() == []
+    assert pool.changes.all_hashes() == []
     assert pool.fill[used] == 4
     pool.release(used, 1, 3.0)
     assert pool.state[used] == FREE
@@ -117,37 +117,37 @@ def test_resetting_the_hashes_frees_what_is_cached_and_leaves_what_is_in_use() -
 
 def test_changes_are_told_once_as_runs_of_equal_neighbours() -> None:
     pool = BlockPool(6, 4)
-    assert pool.take_changes() == ([], [])
+    assert pool.changes.take() == ([], [])
     for _ in range(3):
         pool.take(7, 1.0)
     pool.write(1, 2, 1.0)
-    runs, hashes = pool.take_changes()
+    runs, hashes = pool.changes.take()
     assert runs == [(0, 1, ACTIVE, 7, 1, 0, 0, 0), (1, 1, ACTIVE, 7, 1, 2, 0, 0), (2, 1, ACTIVE, 7, 1, 0, 0, 0)]
     assert hashes == []
-    assert pool.take_changes() == ([], [])
+    assert pool.changes.take() == ([], [])
     pool.release(0, 7, 2.0)
     pool.release(1, 7, 2.0)
-    assert pool.take_changes()[0] == [(0, 2, FREE, -1, 0, 0, 0, 0)]
+    assert pool.changes.take()[0] == [(0, 2, FREE, -1, 0, 0, 0, 0)]
 
 
 def test_changed_blocks_that_are_not_neighbours_are_separate_runs() -> None:
     pool = BlockPool(3, 4)
     for _ in range(3):
         pool.take(7, 1.0)
-    pool.take_changes()
+    pool.changes.take()
     pool.release(2, 7, 2.0)
     pool.release(0, 7, 2.0)
-    assert [run[:2] for run in pool.take_changes()[0]] == [(0, 1), (2, 1)]
+    assert [run[:2] for run in pool.changes.take()[0]] == [(0, 1), (2, 1)]
 
 
 def test_hash_changes_are_sixteen_hex_digits_or_none() -> None:
     pool = BlockPool(1, 4)
     block = sealed(pool, 1, 0xAB)
-    assert pool.take_changes()[1] == [(block, "00000000000000ab")]
-    assert pool.all_hashes() == [(block, "00000000000000ab")]
+    assert pool.changes.take()[1] == [(block, "00000000000000ab")]
+    assert pool.changes.all_hashes() == [(block, "00000000000000ab")]
     pool.release(block, 1, 2.0)
     pool.take(2, 3.0)
-    assert pool.take_changes()[1] == [(block, None)]
+    assert pool.changes.take()[1] == [(block, None)]
 
 
 def test_a_viewer_that_folds_the_changes_has_the_pool() -> None:
@@ -165,37 +165,42 @@ def test_a_viewer_that_folds_the_changes_has_the_pool() -> None:
 
 
 def test_a_fresh_pool_is_one_run_in_its_tier_and_group() -> None:
-    assert BlockPool(5, 4, tier=1, group=2).all_runs() == [(0, 5, FREE, -1, 0, 0, 1, 2)]
+    assert BlockPool(5, 4, tier=1, group=2).changes.all_runs() == [(0, 5, FREE, -1, 0, 0, 1, 2)]
 
 
 def test_ages_are_those_of_used_blocks_and_never_negative() -> None:
     pool = BlockPool(5, 4)
-    assert pool.all_ages(10.0) == []
+    assert pool.changes.all_ages(10.0) == []
     pool.take(1, 2.0)
     pool.take(1, 2.0)
     pool.take(1, 5.5)
-    assert pool.all_ages(6.0) == [(0, 2, 4.0), (2, 1, 0.5)]
-    assert pool.all_ages(1.0) == [(0, 3, 0.0)]
+    assert pool.changes.all_ages(6.0) == [(0, 2, 4.0), (2, 1, 0.5)]
+    assert pool.changes.all_ages(1.0) == [(0, 3, 0.0)]
 
 
 def test_frame_values_are_plain_numbers() -> None:
     # numpy numbers would not survive the encoder.
     pool = BlockPool(2, 4)
     sealed(pool, 1, 11)
-    values = [*pool.take_changes()[0][0], *pool.all_runs()[0], *pool.all_ages(3.0)[0], pool.take(1, 1.0)]
+    values = [
+        *pool.changes.take()[0][0],
+        *pool.changes.all_runs()[0],
+        *pool.changes.all_ages(3.0)[0],
+        pool.take(1, 1.0),
+    ]
     assert {type(value) for value in values} == {int, float}
 
 
 def test_a_million_blocks_make_a_keyframe() -> None:
     pool = BlockPool(1_000_000, 16)
     taken = [pool.take(i % 3, 1.0) for i in range(1000)]
-    runs = pool.all_runs()
+    runs = pool.changes.all_runs()
     assert len(runs) == 1001
     assert sum(run[1] for run in runs) == 1_000_000
-    assert pool.all_ages(2.0) == [(0, 1000, 1.0)]
+    assert pool.changes.all_ages(2.0) == [(0, 1000, 1.0)]
     for i, block in enumerate(taken):
         pool.release(block, i % 3, 2.0)
-    assert pool.all_runs() == [(0, 1_000_000, FREE, -1, 0, 0, 0, 0)]
+    assert pool.changes.all_runs() == [(0, 1_000_000, FREE, -1, 0, 0, 0, 0)]
 
 
 def test_a_pool_needs_blocks_and_room_in_them() -> None:

@@ -66,7 +66,7 @@ class Pool:
         self.random.shuffle(taken)
         for block in taken:
             pool.release(block, 0, now)
-        pool.take_changes()
+        pool.changes.take()
 
     def round(self) -> dict[str, float]:
         """CPU seconds a call of each operation; the pool is as before afterwards, but for what was evicted."""
@@ -132,14 +132,14 @@ class Pool:
         pool = self.pool
         spent = 0.0
         for _ in range(20):
-            pool.take_changes()
+            pool.changes.take()
             cached = [block for value in self.random.sample(self.hashes, CHANGED) if (block := pool.lookup(value))]
             for block in dict.fromkeys(cached):
                 pool.share(block, 3, 1.0)
-            spent += cpu(pool.take_changes)
+            spent += cpu(pool.changes.take)
             for block in dict.fromkeys(cached):
                 pool.release(block, 3, 1.0)
-        return {f"take_changes, {CHANGED} blocks": spent / 20}
+        return {f"changes.take, {CHANGED} blocks": spent / 20}
 
 
 class Noughts:
@@ -181,7 +181,9 @@ def scheduling(pool: BlockPool) -> dict[str, float]:
     found = {
         f"schedule + commit, {STREAMS} running": statistics.median(steps),
         "ledger check": min(checks),
-        "keyframe (all runs and hashes)": min(cpu(lambda: (pool.all_runs(), pool.all_hashes())) for _ in range(3)),
+        "keyframe (all runs and hashes)": min(
+            cpu(lambda: (pool.changes.all_runs(), pool.changes.all_hashes())) for _ in range(3)
+        ),
     }
     for request in list(scheduler.running):
         scheduler.abort(request, 2.0)
