@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
 from engine.batch import BlockCopy
+from engine.block_changes import BlockChanges
 from engine.copies import Copied, PendingCopies
 from engine.partial import Part, PartialIndex
 from engine.policies.eviction import Ranked, Segmented
@@ -105,13 +106,13 @@ def stale_hash() -> Iterator[None]:
 @contextmanager
 def missing_dirty_mark() -> Iterator[None]:
     """Now and then a change of a block does not make it into the next frame."""
-    mark = BlockPool._mark
+    mark = BlockChanges.mark
 
-    def forgetful(self: BlockPool, block: int) -> None:
+    def forgetful(self: BlockChanges, block: int) -> None:
         if not _strikes(self, 5):
             mark(self, block)
 
-    with patch.object(BlockPool, "_mark", forgetful):
+    with patch.object(BlockChanges, "mark", forgetful):
         yield
 
 
