@@ -28,7 +28,7 @@ class PreemptAction(Protocol):
 class Recompute:
     name = "recompute"
     help = "Its blocks are released and it waits again; what the prefix cache does not keep is computed again."
-    fate = "queued again"
+    fate = "queued again to be recomputed"
     cost = "computed tokens are given up"
     requeues = True
 
@@ -55,12 +55,12 @@ class Abort:
 class Swap(Recompute):
     """Copies its blocks to a lower tier and holds them there for it; recomputes where that is not possible."""
 
-    fate = "queued again"
     cost = "computed tokens are kept in a lower tier, or given up where that has no room"
 
     def __init__(self, name: str, tier: str) -> None:
         self.name = name
         self.tier = tier
+        self.fate = f"copied to the {tier} tier and queued again"
         self.help = (
             f"Its blocks are copied to the {tier} tier, held there for it, and copied back before it runs again. Where "
             "that tier has no room, tier_full decides; where there is no such tier, it is recomputed."

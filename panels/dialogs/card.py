@@ -25,6 +25,23 @@ def buttons(labels: Sequence[str], chosen: int, width: int) -> Row:
     return builder.row(width)
 
 
+def in_view(rows: Sequence[Row], focus: range, width: int, height: int) -> list[Row]:
+    """At most ``height`` of ``rows``, those of ``focus`` among them, in the middle where possible; says how many lines
+    are above and below."""
+    if len(rows) <= height:
+        return list(rows)
+    height = max(3, height)
+    middle = (focus.start + min(focus.stop, focus.start + height - 2)) // 2
+    first = max(0, min(middle - height // 2, len(rows) - height))
+    shown = list(rows[first : first + height])
+    below = len(rows) - first - height
+    if first:
+        shown[0] = RowBuilder().add(f"… {first + 1} more lines above", Role.DIM).row(width)
+    if below:
+        shown[-1] = RowBuilder().add(f"… {below + 1} more lines below", Role.DIM).row(width)
+    return shown
+
+
 def filled(body: Sequence[Row], last: Row, width: int, height: int) -> list[Row]:
     """``body`` and at the bottom ``last``, ``height`` rows in all; says so where rows of the body are left out."""
     room = max(0, height - 1)

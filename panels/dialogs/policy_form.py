@@ -12,7 +12,7 @@ from kvtop.protocol import PolicyAxis, PolicyValue, SetPolicy
 from kvtop.views import format
 from kvtop.views.rows import HIGHLIGHT, Role, Row, RowBuilder, clean
 from panels.dialogs.answer import Answer, outcome
-from panels.dialogs.card import buttons, filled, wrapped
+from panels.dialogs.card import buttons, filled, in_view, wrapped
 
 RESERVING = frozenset({"guaranteed_no_evict", "static_batch"})
 """Choices that the present state may break, so that the transition matters."""
@@ -224,9 +224,9 @@ class PolicyForm:
         if not self.axes:
             body, last = wrapped("this engine exposes no policies that could be changed", width), Row("", b"")
         elif self.stage is Stage.AXIS:
-            body, last = self._axis_rows(width), self._note_row(width)
+            body, last = self._axis_rows(width, height - 1), self._note_row(width)
         elif self.stage is Stage.VALUE:
-            body, last = self._value_rows(width), self._note_row(width)
+            body, last = self._value_rows(width, height - 1), self._note_row(width)
         elif self.stage is Stage.CONFIRM:
             body = self._confirm_rows(width)
             last = Row("", b"") if self.applying else buttons(("Cancel", "Apply"), self.button, width)
@@ -237,7 +237,7 @@ class PolicyForm:
     def _note_row(self, width: int) -> Row:
         return RowBuilder().add(clean(self.note)[:width], Role.WARN).row()
 
-    def _axis_rows(self, width: int) -> list[Row]:
+    def _axis_rows(self, width: int, height: int) -> list[Row]:
         rows = []
         for i, axis in enumerate(self.axes):
             here = i == self.axis_at
@@ -248,9 +248,11 @@ class PolicyForm:
             if axis.unit:
                 line.add(f" {clean(axis.unit)}", Role.DIM | mark)
             rows.append(line.row(width, mark))
-        return [*rows, Row("", b""), *wrapped(self.axis.help, width, Role.DIM)]
+        help_rows = wrapped(self.axis.help, width, Role.DIM)
+        rows = in_view(rows, range(self.axis_at, self.axis_at + 1), width, height - 1 - len(help_rows))
+        return [*rows, Row("", b""), *help_rows]
 
-    def _value_rows(self, width: int) -> list[Row]:
+    def _value_rows(self, width: int, height: int) -> list[Row]:
         axis = self.axis
         rows = [*wrapped(axis.help, width, Role.DIM), Row("", b"")]
         if not self.options:
@@ -275,8 +277,10 @@ class PolicyForm:
                 .row()
             )
             return rows
+        focus = range(0)
         for i, (value, meaning) in enumerate(self.options):
             here, mark = i == self.value_at, HIGHLIGHT if i == self.value_at else 0
+            first = len(rows)
             line = RowBuilder().add("▸ " if here else "  ", Role.KEY | mark)
             line.add("● " if value == self.current else "○ ", Role.GOOD | mark)
             line.add(spoken(value), Role.STRONG | mark)
@@ -284,7 +288,9 @@ class PolicyForm:
             rows.append(line.row(width, mark))
             if axis.kind == "choice":
                 rows += wrapped(meaning, width, Role.DIM, "      ")
-        return rows
+            if here:
+                focus = range(first, len(rows))
+        return in_view(rows, focus, width, height)
 
     def _confirm_rows(self, width: int) -> list[Row]:
         line = RowBuilder().add(clean(self.axis.name), Role.TEXT).add("  ")

@@ -144,7 +144,7 @@ def test_where_all_are_protected_none_is_and_the_cause_says_so() -> None:
     [
         (
             {"preempt_action": "abort"},
-            "A preempted request is from now on ended for good (abort), no more queued again (recompute).",
+            "A preempted request is from now on ended for good (abort), no more queued again to be recomputed (recompute).",
         ),
         (
             {"requeue": "back"},

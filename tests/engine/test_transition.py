@@ -64,7 +64,7 @@ def test_to_a_guarantee_by_preempting() -> None:
     victims = drive.victims
     assert len(drive.running) == runs - len(victims) == 1
     assert ", ".join(victims) in said[1]
-    assert "preempted and queued again" in said[1]
+    assert "preempted and queued again to be recomputed" in said[1]
     assert said[2] == "3 blocks are reserved for r1 to reach their maximum."
     assert not drive.scheduler.draining
     assert drive.scheduler.reserved_blocks == 3
@@ -192,7 +192,10 @@ def test_fewer_running_by_preempting() -> None:
     said = change(drive, "preempt", max_running=1)
     assert drive.running == ["r1"]
     assert drive.waiting == ["r2", "r3"]
-    assert said[1] == "r3, r2 are preempted and queued again, so that 1 run; 6 computed tokens are given up."
+    assert (
+        said[1]
+        == "r3, r2 are preempted and queued again to be recomputed, so that 1 run; 6 computed tokens are given up."
+    )
     assert drive.requests[3].state is RequestState.PREEMPTED
 
 
