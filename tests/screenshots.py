@@ -17,6 +17,8 @@ from pathlib import Path
 from kvtop.commands.demo import preset_arguments
 from kvtop.feed import Feed
 from kvtop.picture import screen_svg
+from kvtop.protocol import ROUTINE_EVENTS, PolicyValue, SetPolicy
+from kvtop.sources.control import ControlClient
 from kvtop.sources.socket import SocketSource
 from kvtop.state import EngineState
 from kvtop.term.depth import ColourDepth
@@ -24,6 +26,8 @@ from kvtop.term.depth import ColourDepth
 FOLDER = Path(__file__).parent.parent / "screenshots"
 SMALL, LARGE = (80, 24), (200, 50)
 PATIENCE = 240.0
+SEEN_AT_ONCE = 16
+"""Latest events among which something must be for a picture to show it."""
 
 
 def something_of_everything(state: EngineState) -> bool:
@@ -48,10 +52,23 @@ def tiers_at_work(state: EngineState) -> bool:
     )
 
 
+def switched_under_load(state: EngineState) -> bool:
+    """Both switches and, after them, a swapped request that came back are among the latest events."""
+    kinds = [getattr(entry, "kind", "") for entry in state.events]
+    notable = [kind for kind in kinds if kind and kind not in ROUTINE_EVENTS][-SEEN_AT_ONCE:]
+    switches = [i for i, kind in enumerate(notable) if kind == "policy"]
+    return len(switches) == 2 and "swap_in" in notable[switches[-1] :]
+
+
 def a_telling_moment(
-    model: str, options: Sequence[str], telling: Callable[[EngineState], bool]
+    model: str,
+    options: Sequence[str],
+    telling: Callable[[EngineState], bool],
+    switches: Sequence[dict[str, PolicyValue]] = (),
 ) -> tuple[EngineState, float]:
-    """A state of a running engine, and the viewer's clock at that moment."""
+    """A state of a running engine, and the viewer's clock at that moment. ``switches`` of policies are asked for, one
+    after the other, once something of everything is there to see."""
+    left = list(switches)
     with tempfile.TemporaryDirectory(prefix="kvs") as place:
         os.chmod(place, 0o700)
         environment = os.environ | {"KVTOP_SOCKET_DIR": place}
@@ -75,7 +92,12 @@ def a_telling_moment(
             until = time.monotonic() + PATIENCE
             while time.monotonic() < until:
                 feed.drain(time.monotonic())
-                if telling(feed.live):
+                if left and something_of_everything(feed.live):
+                    control = ControlClient(Path(place) / "demo.ctl.sock")
+                    for changes in left:
+                        assert control.send(SetPolicy(id="switch", changes=changes)).ok
+                    left.clear()
+                if not left and telling(feed.live):
                     return feed.live, time.monotonic()
                 time.sleep(0.02)
         finally:
@@ -106,18 +128,29 @@ TIERS: dict[str, Picture] = {
     "tiers-200x50": (LARGE, TRUE, ()),
     "tiers-host-map-200x50": (LARGE, TRUE, ("t",)),
 }
+SWITCHES: dict[str, Picture] = {
+    "switched-200x50": (LARGE, TRUE, ("4", "v")),
+    "policies-80x24": (SMALL, TRUE, ("P", *["j"] * 7)),
+}
 
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("--model", default="smollm2", choices=["smollm2", "random"])
-    model = p.parse_args().model
+    p.add_argument("--only", metavar="PICTURE", help="this one and those of the same moment")
+    arguments = p.parse_args()
+    model, only = arguments.model, arguments.only
     FOLDER.mkdir(exist_ok=True)
-    for options, telling, pictures in (
-        ((), something_of_everything, DEMO),
-        (preset_arguments("tiers"), tiers_at_work, TIERS),
+    recompute = (*preset_arguments("tiers"), "--set", "preempt_action=recompute")
+    switches: list[dict[str, PolicyValue]] = [{"preempt_action": "swap"}, {"eviction": "priority"}]
+    for options, telling, asked, pictures in (
+        ((), something_of_everything, (), DEMO),
+        (preset_arguments("tiers"), tiers_at_work, (), TIERS),
+        (recompute, switched_under_load, switches, SWITCHES),
     ):
-        state, now = a_telling_moment(model, options, telling)
+        if only and only not in pictures:
+            continue
+        state, now = a_telling_moment(model, options, telling, asked)
         for name, (size, depth, keys) in pictures.items():
             path = FOLDER / f"{name}.svg"
             path.write_text(screen_svg(state, size, now, depth=depth, keys=keys))
