@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from engine.groups import cached_table, complete_places
 from engine.policies.capacity import CapacityRule
 from engine.policy import PolicySet
 from engine.pool import BlockPool
@@ -41,9 +42,9 @@ class Offer:
     """What admitting a request now would take, in blocks."""
 
     hits: list[int]
-    """Blocks that hold its longest prefix in the cache, in order."""
+    """Its table as far as its longest prefix in the cache goes; `NO_BLOCK` where no layer needs what was there."""
     need: int
-    """Blocks beyond those."""
+    """Blocks beyond those, as if it kept all: what slides out of a window is not counted on."""
     available: int
     """Free and cached ones, less its own hits among them, less promises to running requests, less the watermark."""
     reserved: int
@@ -55,16 +56,14 @@ class Offer:
 
 
 def find_prefix(request: Request, pool: BlockPool) -> list[int]:
-    """The blocks of its longest cached prefix. Its last token is never among them: computing it yields the next one."""
-    complete = (len(request.token_ids) - 1) // pool.block_size
-    hits: list[int] = []
+    """The table of its longest cached prefix. Its last token is never in it: computing it yields the next one."""
+    size, groups = pool.block_size, pool.groups
     # Hashes are made as they are needed: a miss early in a long prompt costs no hashing of the rest.
-    for i in range(complete):
-        block = pool.lookup(extend_hashes(request, i + 1, pool.block_size)[i])
-        if block is None:
-            break
-        hits.append(block)
-    return hits
+    return cached_table(
+        pool,
+        complete_places(pool, len(request.token_ids) - 1),
+        lambda place: extend_hashes(request, place - place % groups + groups, size, groups)[place],
+    )
 
 
 def weigh(
@@ -73,8 +72,8 @@ def weigh(
     """``reserved`` blocks are promised to running requests; ``alone``: nothing runs, so no watermark is kept."""
     hits = find_prefix(request, pool) if policies.prefix_cache else []
     usable = usable_blocks(pool, hits)
-    need = pool.blocks_for(rule.tokens_to_admit(request, usable * pool.block_size)) - len(hits)
-    idle_hits = sum(map(pool.is_evictable, hits))
+    need = pool.blocks_for(rule.tokens_to_admit(request, pool.tokens_in(usable))) - len(hits)
+    idle_hits = sum(pool.is_evictable(block) for block in hits if block != NO_BLOCK)
     watermark = 0 if alone else int(policies.watermark * pool.total)
     return Offer(hits, need, pool.available - idle_hits - reserved - watermark, reserved, watermark)
 
@@ -93,7 +92,7 @@ def never_fits(request: Request, pool: BlockPool, rule: CapacityRule, *, lookups
     """
     own = find_prefix(request, pool) if pool.pinned_total and lookups else []
     usable = usable_blocks(pool, own)
-    blocks = pool.blocks_for(rule.tokens_to_admit(request, usable * pool.block_size))
+    blocks = pool.blocks_for(rule.tokens_to_admit(request, pool.tokens_in(usable)))
     if blocks <= usable:
         return None
     if blocks <= pool.total:

@@ -25,7 +25,7 @@ from engine.telemetry import Telemetry
 from engine.tiers.opening import open_tiers
 from engine.tiers.store import StoreError
 from engine.tiers.tiers import Tiers
-from engine.window import describe_windows, parse_windows
+from engine.window import describe_windows, parse_windows, widest
 from engine.workload import MixWorkload, scale_for
 from kvtop.protocol import ModelFacts, PolicyValue
 from kvtop.protocol.places import socket_folder
@@ -104,10 +104,10 @@ def build(
         raise BuildError(str(error), "give --blocks a smaller number") from None
     except AttentionError as error:
         raise BuildError(str(error), "use --attention torch") from None
-    pool = BlockPool(blocks, block_size)
-    max_model_len = min(facts.context, blocks * block_size)
+    pool = BlockPool(blocks, block_size, windows=widest(facts.windows))
+    max_model_len = min(facts.context, pool.tokens_in(blocks))
     tiers = _tiers(config, pool, cache, folder)
-    scheduler = Scheduler(pool, policies, max_model_len=max_model_len, tiers=tiers, windows=facts.windows)
+    scheduler = Scheduler(pool, policies, max_model_len=max_model_len, tiers=tiers)
     runner = ModelRunner(model.decoder, cache, attention, seed=config.seed)
     engine = Engine(scheduler, runner)
     telemetry = Telemetry(

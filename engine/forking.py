@@ -16,6 +16,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from engine.batch import BatchItem, BlockCopy
+from engine.groups import complete_places, tail_places
 from engine.pool import BlockPool
 from engine.progress import append_token
 from engine.promises import due
@@ -90,10 +91,8 @@ def _fork(scheduler: "Scheduler", parent: Request, sample: Request, token: int, 
         sample.enter(RequestState.WAITING, now)
         scheduler.waiting.add(sample)
         return False
-    for block in parent.held:
-        scheduler.pool.share(block, sample.num, now, fork=True)
-    sample.block_table, sample.dropped = list(parent.block_table), parent.dropped
-    sample.computed = sample.cached = parent.computed
+    share_table(parent, sample, scheduler.pool, now)
+    sample.cached = parent.computed
     sample.admissions = 1
     scheduler.totals.admissions += 1
     if parent.computed % scheduler.pool.block_size:
@@ -104,6 +103,15 @@ def _fork(scheduler: "Scheduler", parent: Request, sample: Request, token: int, 
     return False
 
 
+def share_table(parent: Request, sample: Request, pool: BlockPool, now: float) -> None:
+    """``sample``, which holds nothing, holds from now on all that ``parent`` holds, the last block included."""
+    for block in parent.held:
+        pool.share(block, sample.num, now, fork=True)
+    sample.block_table, sample.holes = list(parent.block_table), parent.holes
+    sample.computed, sample.chained = parent.computed, parent.chained
+    sample.hashes = parent.hashes[: complete_places(pool, parent.computed)]
+
+
 def _may_run(scheduler: "Scheduler", parent: Request, sample: Request) -> bool:
     pool = scheduler.pool
     if scheduler.draining or len(scheduler.running) > scheduler.policies.max_running:
@@ -111,35 +119,40 @@ def _may_run(scheduler: "Scheduler", parent: Request, sample: Request) -> bool:
     if not scheduler.rule.reserves:
         return True
     # Both may have to copy their last block; the parent may be promised that already.
-    tail = int(parent.computed % pool.block_size > 0)
+    tail = len(tail_places(pool, parent.computed))
     more = (
         pool.blocks_for(sample.kv_limit) - len(parent.block_table) + tail + due(parent, pool) - parent.reserved_blocks
     )
     return more + tail * (not parent.forked_tail) <= pool.available - scheduler.reserved_blocks
 
 
-def must_copy(request: Request, pool: BlockPool) -> bool:
-    """The next token of ``request`` goes into a block that others read, too: it needs a copy of its own first."""
-    place, filled = divmod(request.computed, pool.block_size)
-    if not filled:
-        return False
-    block = request.block_table[place]
+def must_copy(request: Request, pool: BlockPool) -> int:
+    """How many blocks that the next token of ``request`` goes into are read by others, too: it needs a copy of its own
+    of each first. One at most, of every KV group."""
+    return sum(is_read_by_others(request.block_table[place], pool) for place in tail_places(pool, request.computed))
+
+
+def is_read_by_others(block: int, pool: BlockPool) -> bool:
+    """``block``, which one request is about to write, is in other tables, or being copied to another tier."""
     return pool.refs_of(block) > 1 or bool(pool.copies[block])
 
 
-def own_tail(request: Request, pool: BlockPool, now: float) -> BlockCopy | None:
-    """Give ``request`` a block of its own in place of the shared one that it is about to write; one is available.
+def own_tail(request: Request, pool: BlockPool, now: float) -> list[BlockCopy]:
+    """Give ``request`` blocks of its own in place of the shared ones that it is about to write; they are available.
 
-    Returns what is to be copied before the forward pass, None where it may write in place.
+    Returns what is to be copied before the forward pass; nothing where it may write in place.
     """
-    if not must_copy(request, pool):
-        return None
-    place, filled = divmod(request.computed, pool.block_size)
-    shared, own = request.block_table[place], pool.take(request.num, now)
-    pool.write(own, filled, now)
-    request.block_table[place] = own
-    pool.release(shared, request.num, now)
-    return BlockCopy(shared, own, filled)
+    copies = []
+    filled = request.computed % pool.block_size
+    for place in tail_places(pool, request.computed):
+        shared = request.block_table[place]
+        if is_read_by_others(shared, pool):
+            own = pool.take(request.num, now, place % pool.groups)
+            pool.write(own, filled, now)
+            request.block_table[place] = own
+            pool.release(shared, request.num, now)
+            copies.append(BlockCopy(shared, own, filled))
+    return copies
 
 
 def end_samples(request: Request, reason: FinishReason, now: float) -> None:

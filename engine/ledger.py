@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.groups import first_needed_place
 from engine.pins import pin_violations
 from engine.pool import ACTIVE, CACHED, FREE, NOBODY, PINNED, SHARED, TRANSFER, BlockPool
 from engine.prefix import NO_HASH
 from engine.request import NO_BLOCK, Request, RequestState
 from engine.tiers.ledger import tier_violations
-from engine.window import Windows, first_needed_position
 from kvtop.protocol import BLOCK_STATES
 
 if TYPE_CHECKING:
@@ -31,12 +31,13 @@ def violations(scheduler: "Scheduler") -> list[str]:
     tables = [r for r in scheduler.requests.values() if r.block_table]
     found += _queues(scheduler)
     found += _numbers_in_range(tables, pool)
-    found += [wrong for request in tables for wrong in _dropped(request, scheduler.windows, pool.block_size)]
+    found += [wrong for request in tables for wrong in _given_up(request, pool)]
     if found:
         # What follows counts by block number; with wrong tables it would only repeat the complaint.
         return _cut(found)
     refs = _references(tables, pool.total)
     found += _holders(tables, refs, pool)
+    found += [wrong for request in tables for wrong in _groups(request, pool)]
     found += _free_list(refs, pool)
     found += _states(refs, pool)
     found += _contents(tables, pool)
@@ -92,14 +93,45 @@ def _numbers_in_range(tables: list[Request], pool: BlockPool) -> list[str]:
     return found
 
 
-def _dropped(request: Request, windows: Windows, block_size: int) -> list[str]:
-    """Only what no layer sees again has been dropped, and the table says so at those places and no others."""
-    if any(block != NO_BLOCK for block in request.block_table[: request.dropped]):
-        return [f"request {request.id} has dropped {request.dropped} blocks, but its table still names some of them"]
-    first = first_needed_position(windows, request.computed)
-    if request.dropped * block_size > first:
-        return [f"request {request.id} has dropped {request.dropped} blocks, but it still needs position {first}"]
-    return []
+def _given_up(request: Request, pool: BlockPool) -> list[str]:
+    """Only what no layer of its group sees again has been given up, and of each group one piece at the front."""
+    table, found = request.block_table, []
+    if len(table) % pool.groups:
+        found.append(f"request {request.id} has {len(table)} places in its table, of {pool.groups} groups each")
+    if (holes := table.count(NO_BLOCK)) != request.holes:
+        found.append(f"request {request.id} has given up {holes} blocks, but it counts {request.holes}")
+    for group in range(pool.groups):
+        part = table[group :: pool.groups]
+        gone, needed = part.count(NO_BLOCK), first_needed_place(pool, group, request.computed) // pool.groups
+        if any(block != NO_BLOCK for block in part[:gone]):
+            found.append(f"request {request.id} has given up blocks of group {group} behind some that it still holds")
+        if gone > needed:
+            first = needed * pool.block_size
+            found.append(
+                f"request {request.id} has given up {gone} blocks of group {group}, but still needs position {first}"
+            )
+    return found
+
+
+def _groups(request: Request, pool: BlockPool) -> list[str]:
+    """Each block holds tokens of the group in whose place it stands."""
+    expected = _held_places(request) % pool.groups
+    actual = pool.group[request.held]
+    return [
+        f"block {request.held[i]} belongs to group {actual[i]}, but request {request.id} holds it for group {expected[i]}"
+        for i in np.flatnonzero(actual != expected).tolist()
+    ]
+
+
+def _held_places(request: Request) -> NDArray[np.int64]:
+    """The places of `Request.held`."""
+    return np.flatnonzero(np.array(request.block_table, dtype=np.int64) != NO_BLOCK)
+
+
+def _named(place: int, pool: BlockPool) -> str:
+    """How a place of a table is told."""
+    block, group = divmod(place, pool.groups)
+    return f"block {block}" if pool.groups == 1 else f"block {block} of group {group}"
 
 
 def _references(tables: list[Request], blocks: int) -> NDArray[np.int64]:
@@ -151,10 +183,10 @@ def _shared_unsealed(block: int, holders: list[Request], pool: BlockPool) -> lis
             f"({fill} of {pool.block_size} tokens)"
         ]
     found = []
-    start = first.block_table.index(block) * pool.block_size
+    start = first.block_table.index(block) // pool.groups * pool.block_size
     held = first.token_ids[start : start + fill]
     for request in holders:
-        own = request.block_table.index(block) * pool.block_size
+        own = request.block_table.index(block) // pool.groups * pool.block_size
         if own != start or request.token_ids[own : own + fill] != held:
             found.append(f"block {block} was written while it is shared: {who} have other tokens in its place")
             break
@@ -205,16 +237,16 @@ def _contents(tables: list[Request], pool: BlockPool) -> list[str]:
     found = []
     size = pool.block_size
     for request in tables:
-        held, dropped = request.held, request.dropped
-        starts = np.arange(dropped, len(request.block_table)) * size
+        held, held_at = request.held, _held_places(request)
+        starts = held_at // pool.groups * size
         expected = np.clip(request.computed - starts, 0, size)
         fill = pool.fill[held]
         for i in np.flatnonzero(fill != expected).tolist():
             found.append(
-                f"block {held[i]} holds {fill[i]} tokens, but as block {dropped + i} of request {request.id} it "
+                f"block {held[i]} holds {fill[i]} tokens, but as {_named(held_at[i], pool)} of request {request.id} it "
                 f"should hold {expected[i]}"
             )
-        if request.computed > len(request.block_table) * size or request.computed > len(request.token_ids):
+        if request.computed > pool.tokens_in(len(request.block_table)) or request.computed > len(request.token_ids):
             found.append(
                 f"request {request.id} has {request.computed} computed tokens in {len(request.block_table)} blocks"
             )
@@ -244,13 +276,20 @@ def _hashes(tables: list[Request], pool: BlockPool) -> list[str]:
             f"block {block} of {_who(tables, block)} has a hash but only {pool.fill[block]} of {pool.block_size} tokens"
         )
     for request in tables:
-        held, dropped = request.held, request.dropped
-        known = request.hashes[dropped : len(request.block_table)]
-        actual = pool.hash[held[: len(known)]]
-        expected = np.array(known, dtype=np.uint64)
-        for i in np.flatnonzero((actual != NO_HASH) & (actual != expected)).tolist():
+        held, held_at = request.held, _held_places(request)
+        chained = request.chained * pool.groups
+        if chained > min(len(request.hashes), len(request.block_table)):
             found.append(
-                f"block {held[i]} has the hash {actual[i]:016x}, but block {dropped + i} of request {request.id} "
+                f"request {request.id} has {request.chained} chained blocks, but not so many hashes and blocks"
+            )
+            continue
+        # What continues the chain can be found, and nothing else.
+        expected = np.zeros(len(request.block_table), np.uint64)
+        expected[:chained] = request.hashes[:chained]
+        actual, expected = pool.hash[held], expected[held_at]
+        for i in np.flatnonzero(actual != expected).tolist():
+            found.append(
+                f"block {held[i]} has the hash {actual[i]:016x}, but {_named(held_at[i], pool)} of request {request.id} "
                 f"is {expected[i]:016x}"
             )
     return found
@@ -269,9 +308,10 @@ def _gauges(refs: NDArray[np.int64], pool: BlockPool) -> list[str]:
     leaving = np.count_nonzero((refs == 0) & (pool.copies > 0) & (pool.pins == 0))
     if pool.leaving != leaving:
         found.append(f"{leaving} blocks wait for copies to end before they can be taken, the gauge says {pool.leaving}")
-    tokens = int(pool.fill[refs > 0].sum())
-    if pool.tokens_in_use != tokens:
-        found.append(f"blocks in use hold {tokens} tokens, the gauge says {pool.tokens_in_use}")
+    for group, counted in enumerate(pool.group_tokens):
+        tokens = int(pool.fill[(refs > 0) & (pool.group == group)].sum())
+        if counted != tokens:
+            found.append(f"blocks in use of group {group} hold {tokens} tokens, the gauge says {counted}")
     return found
 
 
@@ -283,7 +323,7 @@ def _promises(scheduler: "Scheduler") -> list[str]:
     if total != scheduler.reserved_blocks:
         found.append(f"requests are promised {total} blocks, the scheduler counts {scheduler.reserved_blocks}")
     for request in scheduler.running:
-        more = pool.blocks_for(request.kv_limit) - len(request.block_table) + request.forked_tail
+        more = pool.blocks_for(request.kv_limit) - len(request.block_table) + request.forked_tail * pool.groups
         due = more if rule.reserves else 0
         if request.reserved_blocks != due:
             found.append(

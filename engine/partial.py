@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from engine.batch import BlockCopy
 from engine.pool import BlockPool
-from engine.prefix import seed
+from engine.prefix import of_group, seed
 from engine.request import Request
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ CANDIDATES = 64
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The first ``tokens`` tokens of ``block``."""
+    """The first ``tokens`` tokens of ``blocks``, which hold the same tokens, one of each KV group."""
 
-    block: int
+    blocks: tuple[int, ...]
     tokens: int
 
 
@@ -44,14 +44,12 @@ class PartialIndex:
 
     def filled(self, request: Request, start: int, end: int) -> None:
         """Positions ``start … end-1`` of ``request`` were computed: remember the blocks that this completed."""
-        size = self._pool.block_size
-        for i in range(start // size, end // size):
-            if i >= len(request.hashes) or self._pool.hash_of(request.block_table[i]) != request.hashes[i]:
-                return
-            tokens = array("i", request.token_ids[i * size : (i + 1) * size])
-            known = self._blocks.setdefault((_parent(request, i), tokens[0]), {})
-            self._entries += request.hashes[i] not in known
-            known[request.hashes[i]] = tokens
+        size, groups = self._pool.block_size, self._pool.groups
+        for i in range(start // size, min(end // size, request.chained)):
+            tokens, hash_ = array("i", request.token_ids[i * size : (i + 1) * size]), request.hashes[i * groups]
+            known = self._blocks.setdefault((_parent(request, i * groups, groups), tokens[0]), {})
+            self._entries += hash_ not in known
+            known[hash_] = tokens
         if self._entries > 2 * self._pool.total + CANDIDATES:
             self._sweep()
 
@@ -61,17 +59,27 @@ class PartialIndex:
         Its last token is never part of it: computing it yields the next one.
         """
         pool, place = self._pool, len(request.block_table)
-        start = place * pool.block_size
+        start = pool.tokens_in(place)
         wanted = request.token_ids[start : min(start + pool.block_size, len(request.token_ids) - 1)]
         if not wanted:
             return None
         best: Part | None = None
-        known = self._blocks.get((_parent(request, place), wanted[0]), {})
+        known = self._blocks.get((_parent(request, place, pool.groups), wanted[0]), {})
         for hash_ in islice(reversed(known), CANDIDATES):
-            block, common = pool.lookup(hash_), _common(known[hash_], wanted)
-            if block is not None and not pool.incoming[block] and (best is None or common > best.tokens):
-                best = Part(block, common)
+            common = _common(known[hash_], wanted)
+            if (best is None or common > best.tokens) and (blocks := self._find(hash_)) is not None:
+                best = Part(blocks, common)
         return best
+
+    def _find(self, hash_: int) -> tuple[int, ...] | None:
+        """The blocks of all groups with the content of this hash, if all are there and can be read."""
+        blocks = []
+        for group in range(self._pool.groups):
+            block = self._pool.lookup(of_group(hash_, group))
+            if block is None or self._pool.incoming[block]:
+                return None
+            blocks.append(block)
+        return tuple(blocks)
 
     def clear(self) -> None:
         self._blocks.clear()
@@ -87,9 +95,9 @@ class PartialIndex:
         self._entries = sum(map(len, self._blocks.values()))
 
 
-def _parent(request: Request, place: int) -> int:
-    """The hash of the content before block ``place``."""
-    return request.hashes[place - 1] if place else seed(request.cache_salt)
+def _parent(request: Request, place: int, groups: int) -> int:
+    """The hash of the content before the logical block whose first place is ``place``."""
+    return request.hashes[place - groups] if place else seed(request.cache_salt)
 
 
 def _common(first: Sequence[int], second: Sequence[int]) -> int:
@@ -108,19 +116,21 @@ def copy_part(scheduler: "Scheduler", request: Request, now: float) -> None:
     part = scheduler.partial.find(request)
     if part is None:
         return
-    idle = pool.refs_of(part.block) == 0
-    # While it is held, so that it is not taken for its own copy, an idle block is not available. Copies from a lower
-    # tier begin at once, before the batch's own: an idle block could be overwritten by one before it is read.
-    if idle and (pool.available < 2 or scheduler.tiers is not None):
+    idle = sum(pool.refs_of(block) == 0 for block in part.blocks)
+    # While they are held, so that they are not taken for their own copies, idle blocks are not available. Copies from
+    # a lower tier begin at once, before the batch's own: an idle block could be overwritten by one before it is read.
+    if idle and (pool.available < idle + pool.groups or scheduler.tiers is not None):
         return
-    pool.share(part.block, request.num, now)
-    own = pool.take(request.num, now)
-    pool.release(part.block, request.num, now)
-    pool.write(own, part.tokens, now)
-    request.block_table.append(own)
-    scheduler.promised.keep(request)
+    for block in part.blocks:
+        pool.share(block, request.num, now)
+    first = len(request.block_table)
+    scheduler.extend_table(request, first + pool.groups, now)
+    for block, own in zip(part.blocks, request.block_table[first:], strict=True):
+        pool.release(block, request.num, now)
+        pool.write(own, part.tokens, now)
+        why = f"begins with the same {part.tokens} tokens"
+        scheduler.copies.add(request, BlockCopy(block, own, part.tokens), why)
     request.computed += part.tokens
     request.cached = request.computed
-    scheduler.copies.add(request, BlockCopy(part.block, own, part.tokens), f"begins with the same {part.tokens} tokens")
     if request.admissions == 1:
         scheduler.totals.prefix_hit_tokens += part.tokens

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from engine.groups import cached_table
 from engine.pool import BlockPool
-from engine.prefix import NO_HASH
+from engine.request import NO_BLOCK
 from engine.words import counted
 
 
@@ -37,12 +38,14 @@ class Pins:
         return len(self.by_name)
 
     def pin(self, name: str, num: int | None, hashes: Sequence[int], *, limit: float, promised: int) -> Pin:
-        """Pin the longest prefix of ``hashes`` that is in the pool; replaces an earlier pin of this name.
+        """Pin the longest prefix of ``hashes`` (by place) that a request could go on from; replaces an earlier pin of
+        this name.
 
         ``limit``: share of the pool that may be pinned. ``promised`` blocks must stay available to running requests.
         """
         pool, most = self._pool, int(limit * self._pool.total)
-        blocks = self._found(hashes)
+        found = cached_table(pool, len(hashes), hashes.__getitem__)
+        blocks = [block for block in found if block != NO_BLOCK]
         if not blocks:
             raise ValueError(f"no complete block of {name} is in the prefix cache, so there is nothing to pin")
         before = self.by_name.get(name)
@@ -64,7 +67,9 @@ class Pins:
             pool.pin(block)
         if before is not None:
             self.unpin(name)
-        self.by_name[name] = Pin(name, num, blocks, list(hashes[: len(blocks)]))
+        self.by_name[name] = Pin(
+            name, num, blocks, [hash_ for block, hash_ in zip(found, hashes, strict=False) if block != NO_BLOCK]
+        )
         return self.by_name[name]
 
     def unpin(self, name: str) -> Pin:
@@ -101,15 +106,6 @@ class Pins:
         for pin in self.by_name.values():
             if not moves.keys().isdisjoint(pin.blocks):
                 pin.blocks = [moves.get(block, block) for block in pin.blocks]
-
-    def _found(self, hashes: Sequence[int]) -> list[int]:
-        blocks: list[int] = []
-        for hash_ in hashes:
-            block = self._pool.lookup(hash_) if hash_ != NO_HASH else None
-            if block is None:
-                break
-            blocks.append(block)
-        return blocks
 
 
 def pin_violations(pins: Pins, pool: BlockPool) -> list[str]:

@@ -21,6 +21,7 @@ from engine.freelist import FreeList
 from engine.policies.eviction import EVICTIONS, EvictionOrder
 from engine.prefix import NO_HASH, HashIndex
 from engine.retention import DEFAULT_PRIORITY
+from engine.window import Windows
 from kvtop.protocol import BLOCK_STATES
 
 FREE, CACHED, ACTIVE, SHARED, PINNED = (
@@ -35,12 +36,13 @@ class PoolError(RuntimeError):
 
 
 class BlockPool:
-    """``blocks`` blocks of ``block_size`` tokens in one tier and one KV group.
+    """``blocks`` blocks of ``block_size`` tokens in one tier, for ``groups`` KV groups (`engine.groups`); ``windows``
+    says, by group, how many tokens back its layers see (None: all).
 
     Arrays by block: ``refs`` (block tables that hold it), ``state`` (index in `BLOCK_STATES`), ``owner`` (num of the
     first of its owners in order of arrival, `NOBODY`), ``hash`` (`NO_HASH`: none), ``sealed`` (complete and never
     written again; stays set when the hash is dropped), ``fill`` (tokens written), ``last_use`` (monotonic seconds of
-    the last take, write, share or release; NaN: never), ``tier``, ``group``. What eviction goes by: ``uses`` (block
+    the last take, write, share or release; NaN: never), ``tier``, ``group`` (whose tokens it holds). What eviction goes by: ``uses`` (block
     tables that held its present content, ever), ``sealed_at`` and ``idle_since`` (order of sealing and of the last
     release by all, numbers that rise; 0: never), ``parent`` (hash of the content before its own, `NO_HASH`: none),
     ``priority`` (retention, 0 to 100) and ``expires`` (monotonic seconds from which the priority is the default again;
@@ -48,13 +50,17 @@ class BlockPool:
     Read them; change them by the methods.
     """
 
-    def __init__(self, blocks: int, block_size: int, *, tier: int = 0, group: int = 0) -> None:
+    def __init__(self, blocks: int, block_size: int, *, tier: int = 0, windows: Windows = (None,)) -> None:
         if blocks < 1 or block_size < 1:
             raise ValueError(
                 f"a pool of {blocks} blocks of {block_size} tokens is not possible: both must be 1 or more"
             )
         self.total = blocks
         self.block_size = block_size
+        self.windows = windows
+        self.groups = len(windows)
+        self.slides = any(window is not None for window in windows)
+        """Some group gives up what lies before its window."""
         self.refs: NDArray[np.int32] = np.zeros(blocks, np.int32)
         self.state: NDArray[np.uint8] = np.full(blocks, FREE, np.uint8)
         self.owner: NDArray[np.int32] = np.full(blocks, NOBODY, np.int32)
@@ -63,7 +69,7 @@ class BlockPool:
         self.fill: NDArray[np.int32] = np.zeros(blocks, np.int32)
         self.last_use: NDArray[np.float64] = np.full(blocks, np.nan, np.float64)
         self.tier: NDArray[np.uint8] = np.full(blocks, tier, np.uint8)
-        self.group: NDArray[np.uint8] = np.full(blocks, group, np.uint8)
+        self.group: NDArray[np.uint8] = np.zeros(blocks, np.uint8)
         self.uses: NDArray[np.int32] = np.zeros(blocks, np.int32)
         self.sealed_at: NDArray[np.int64] = np.zeros(blocks, np.int64)
         self.idle_since: NDArray[np.int64] = np.zeros(blocks, np.int64)
@@ -85,8 +91,8 @@ class BlockPool:
         self.counts = [0] * len(BLOCK_STATES)
         """Blocks by state code."""
         self.counts[FREE] = blocks
-        self.tokens_in_use = 0
-        """Tokens in blocks that somebody holds; a shared block counts once."""
+        self.group_tokens = [0] * self.groups
+        """By group, tokens in blocks that somebody holds; a shared block counts once."""
         self.evictions = 0
         """Cached blocks whose content was given up for new content, ever."""
 
@@ -107,6 +113,7 @@ class BlockPool:
         self._parent = self.parent.data
         self._priority = self.priority.data
         self._expires = cast("memoryview[float]", self.expires.data)
+        self._group = self.group.data
         self._ticks = 0
         self.eviction = "lru"
         self.evictable: EvictionOrder = EVICTIONS[self.eviction].order(self)
@@ -125,6 +132,7 @@ class BlockPool:
             (self._parent, NO_HASH),
             (self._priority, DEFAULT_PRIORITY),
             (self._expires, inf),
+            (self._group, 0),
         )
         """What goes along when a block is moved, and what it leaves behind."""
         self.changes = BlockChanges(self)
@@ -138,6 +146,11 @@ class BlockPool:
     def available(self) -> int:
         """Blocks that `take` can give: free and cached ones."""
         return len(self.free_list) + len(self.evictable)
+
+    @property
+    def tokens_in_use(self) -> int:
+        """Tokens whose KV somebody holds, in the group that holds the most of them."""
+        return max(self.group_tokens)
 
     @property
     def free_blocks(self) -> int:
@@ -165,8 +178,12 @@ class BlockPool:
         return self.counts[TRANSFER]
 
     def blocks_for(self, tokens: int) -> int:
-        """How many blocks hold ``tokens`` tokens."""
-        return -(-tokens // self.block_size)
+        """How many blocks, of all groups together, hold ``tokens`` tokens."""
+        return -(-tokens // self.block_size) * self.groups
+
+    def tokens_in(self, blocks: int) -> int:
+        """How many tokens fit into so many blocks, with a block of every group for each; inverse of `blocks_for`."""
+        return blocks // self.groups * self.block_size
 
     # One block
 
@@ -185,8 +202,8 @@ class BlockPool:
         """A block with this content, in use or cached; None when there is none."""
         return self.index.get(hash_)
 
-    def take(self, owner: int, now: float) -> int:
-        """An empty block for ``owner``, writable. Raises `FreeListError` when none is `available`."""
+    def take(self, owner: int, now: float, group: int = 0) -> int:
+        """An empty block for ``owner``, writable, for tokens of ``group``. Raises `FreeListError` when none is `available`."""
         if self.counts[FREE]:
             block = self.free_list.pop_head()
         else:
@@ -198,6 +215,7 @@ class BlockPool:
         self._priority[block] = DEFAULT_PRIORITY
         self._expires[block] = inf
         self._owner[block] = owner
+        self._group[block] = group
         self._fill[block] = 0
         self._sealed[block] = False
         self._last_use[block] = now
@@ -217,7 +235,7 @@ class BlockPool:
                 else:
                     self.evictable.remove(block)
             self._owner[block] = owner
-            self.tokens_in_use += self._fill[block]
+            self.group_tokens[self._group[block]] += self._fill[block]
         else:
             owners = self.sharers.setdefault(block, {self._owner[block]})
             if owner in owners:
@@ -247,7 +265,7 @@ class BlockPool:
             self._enter(block, SHARED if refs > 2 else ACTIVE)
             return
         self._owner[block] = NOBODY
-        self.tokens_in_use -= self._fill[block]
+        self.group_tokens[self._group[block]] -= self._fill[block]
         if self._copies[block]:
             self.leaving += not self._pins[block]
             self._enter(block, TRANSFER)
@@ -264,7 +282,7 @@ class BlockPool:
             raise PoolError(f"block {block} was written while content for it is on its way from another tier")
         if not self._fill[block] <= fill <= self.block_size:
             raise PoolError(f"block {block} went from {self._fill[block]} to {fill} tokens")
-        self.tokens_in_use += fill - self._fill[block]
+        self.group_tokens[self._group[block]] += fill - self._fill[block]
         self._fill[block] = fill
         self._last_use[block] = now
         self._mark(block)

@@ -16,6 +16,9 @@ from engine.request import Request
 NO_HASH = 0
 """Stands for "this block has no hash"; no chain ever yields it."""
 
+_GROUP_STEP, _MASK = 0x9E3779B97F4A7C15, 2**64 - 1
+"""Odd, so that all groups' hashes of one block differ."""
+
 
 def _digest(data: bytes) -> int:
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "big") or 1
@@ -32,24 +35,30 @@ def chain(parent: int, tokens: Sequence[int]) -> int:
     return _digest(parent.to_bytes(8, "big") + array("i", tokens).tobytes())
 
 
-def extend_hashes(request: Request, blocks: int, block_size: int) -> list[int]:
-    """The request's own list of hashes, made long enough for its first ``blocks`` complete blocks.
+def of_group(hash_: int, group: int) -> int:
+    """What the block of ``group`` with the same tokens is found by; ``hash_`` itself for the first group."""
+    return (hash_ ^ (group * _GROUP_STEP & _MASK)) or 1 if group else hash_
+
+
+def extend_hashes(request: Request, places: int, block_size: int, groups: int = 1) -> list[int]:
+    """The request's own list of hashes, made long enough for its first ``places`` complete places.
 
     Its tokens only ever grow at the end, so hashes once known stay right, preempted or not.
     """
     hashes = request.hashes
-    for i in range(len(hashes), blocks):
-        parent = hashes[-1] if hashes else seed(request.cache_salt)
-        hashes.append(chain(parent, request.token_ids[i * block_size : (i + 1) * block_size]))
+    for start in range(len(hashes) // groups * block_size, places // groups * block_size, block_size):
+        parent = hashes[-groups] if hashes else seed(request.cache_salt)
+        hash_ = chain(parent, request.token_ids[start : start + block_size])
+        hashes += [of_group(hash_, group) for group in range(groups)] if groups > 1 else [hash_]
     return hashes
 
 
-def hashes_of(token_ids: Sequence[int], salt: str, block_size: int) -> list[int]:
-    """The hashes of all complete blocks of a sequence with this cache salt."""
+def hashes_of(token_ids: Sequence[int], salt: str, block_size: int, groups: int = 1) -> list[int]:
+    """The hashes, by place, of all complete blocks of a sequence with this cache salt."""
     hashes, parent = [], seed(salt)
     for i in range(len(token_ids) // block_size):
         parent = chain(parent, token_ids[i * block_size : (i + 1) * block_size])
-        hashes.append(parent)
+        hashes += [of_group(parent, group) for group in range(groups)]
     return hashes
 
 

@@ -1,11 +1,11 @@
 """What one computed batch item changes about its request: KV written, blocks complete, the next token known."""
 
 from engine.batch import BatchItem
+from engine.groups import first_needed_place, places
 from engine.pool import BlockPool
 from engine.prefix import NO_HASH, extend_hashes
 from engine.request import NO_BLOCK, FinishReason, Request, RequestState
 from engine.retention import of_tokens
-from engine.window import Windows, first_needed_position
 
 
 def count_recomputed(item: BatchItem) -> int:
@@ -20,47 +20,53 @@ def count_recomputed(item: BatchItem) -> int:
 def write_kv(request: Request, start: int, end: int, pool: BlockPool, now: float, *, hashing: bool) -> None:
     """Positions ``start … end-1`` have their KV. With ``hashing``, blocks that this completes can be found from now on.
 
-    A block gets its hash only if the one before it still has its own: nothing that grew out of content dropped by a
+    A block gets its hash only if what it continues could be found: nothing that grew out of content dropped by a
     reset, or computed while nothing was hashed, is ever found by others.
     """
-    size, table = pool.block_size, request.block_table
-    first, complete = start // size, end // size
-    for i in range(first, (end - 1) // size + 1):
-        pool.write(table[i], min(size, end - i * size), now)
+    size, groups, table = pool.block_size, pool.groups, request.block_table
+    for place in places(pool, start, end):
+        pool.write(table[place], min(size, end - place // groups * size), now)
     request.computed = end
-    if not hashing or first == complete:
+    first, complete = start // size, end // size
+    if not hashing or first == complete or request.chained != first:
         return
-    hashes = extend_hashes(request, complete, size)
-    for i in range(first, complete):
-        if i > 0 and pool.hash_of(table[i - 1]) != hashes[i - 1]:
-            break
-        pool.seal(table[i], hashes[i], hashes[i - 1] if i else NO_HASH)
-    retain(request, first, complete, pool, now)
+    hashes = extend_hashes(request, complete * groups, size, groups)
+    for place in range(first * groups, complete * groups):
+        pool.seal(table[place], hashes[place], hashes[place - groups] if place >= groups else NO_HASH)
+    request.chained = complete
+    retain(request, first * groups, complete * groups, pool, now)
 
 
 def retain(request: Request, first: int, end: int, pool: BlockPool, now: float) -> None:
-    """The blocks ``first … end-1`` of its table were completed or hit: they are kept as the request asks from now on."""
+    """The places ``first … end-1`` of its table were completed or hit: they are kept as the request asks from now on."""
     if not request.retention:
         return
     size = pool.block_size
-    for i in range(first, end):
-        kept = of_tokens(request.retention, i * size, (i + 1) * size, now)
-        if kept is not None and pool.hash_of(request.block_table[i]) != NO_HASH:
-            pool.retain(request.block_table[i], *kept)
+    for place in range(first, end):
+        block, start = request.block_table[place], place // pool.groups * size
+        kept = of_tokens(request.retention, start, start + size, now)
+        if kept is not None and block != NO_BLOCK and pool.hash_of(block) != NO_HASH:
+            pool.retain(block, *kept)
 
 
-def drop_unseen(request: Request, windows: Windows, pool: BlockPool, now: float) -> int:
-    """Release the blocks of ``request`` that no layer sees again; returns how many it gives up.
+def drop_unseen(request: Request, pool: BlockPool, now: float) -> int:
+    """Give up the blocks of ``request`` that no layer of their group sees again; returns how many it gives up.
 
     Those that the prefix cache knows stay cached, as when a request ends. After vLLM, where such places of a table name
     a null block.
     """
-    first = first_needed_position(windows, request.computed) // pool.block_size
-    for place in range(request.dropped, first):
-        pool.release(request.block_table[place], request.num, now)
-        request.block_table[place] = NO_BLOCK
-    given_up, request.dropped = first - request.dropped, first
-    return given_up
+    table, before = request.block_table, request.holes
+    for group, window in enumerate(pool.windows):
+        if window is None:
+            continue
+        # Backwards: what was given up before lies in one piece at the front.
+        for place in range(first_needed_place(pool, group, request.computed) - pool.groups, -1, -pool.groups):
+            if table[place] == NO_BLOCK:
+                break
+            pool.release(table[place], request.num, now)
+            table[place] = NO_BLOCK
+            request.holes += 1
+    return request.holes - before
 
 
 def append_token(request: Request, token: int, max_model_len: int, now: float) -> FinishReason | None:

@@ -8,7 +8,7 @@ from engine.request import Request
 
 def due(request: Request, pool: BlockPool) -> int:
     """Blocks that a running request may still need, beyond those it holds, to reach its maximum."""
-    return pool.blocks_for(request.kv_limit) - len(request.block_table) + request.forked_tail
+    return pool.blocks_for(request.kv_limit) - len(request.block_table) + request.forked_tail * pool.groups
 
 
 def promises(running: Iterable[Request], pool: BlockPool) -> int:
@@ -40,8 +40,8 @@ class Promises:
         self.blocks -= request.reserved_blocks
         request.reserved_blocks = 0
 
-    def keep(self, request: Request) -> None:
-        """``request`` has, or needs no more, one of the blocks promised to it, if any were."""
+    def keep(self, request: Request, blocks: int = 1) -> None:
+        """``request`` has, or needs no more, so many of the blocks promised to it, if any were."""
         if request.reserved_blocks:
-            request.reserved_blocks -= 1
-            self.blocks -= 1
+            request.reserved_blocks -= blocks
+            self.blocks -= blocks

@@ -54,8 +54,9 @@ NO_BLOCK = -1
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """One sequence. ``token_ids`` holds prompt then output; ``block_table[i]`` holds the KV of
-    positions ``i*block_size …``; positions below ``computed`` have their KV written."""
+    """One sequence. ``token_ids`` holds prompt then output; ``block_table[i]`` holds the KV of positions
+    ``i*block_size …`` (with several KV groups see `engine.groups`); positions below ``computed`` have their KV
+    written."""
 
     num: int
     id: str
@@ -80,15 +81,18 @@ class Request:
 
     state: RequestState = RequestState.WAITING
     block_table: list[int] = field(default_factory=list)
-    dropped: int = 0
-    """Leading entries of ``block_table`` that are `NO_BLOCK`: given up because no layer sees their positions again."""
+    holes: int = 0
+    """Places of ``block_table`` that are `NO_BLOCK`: no layer that had its KV there sees those positions again."""
+    chained: int = 0
+    """Leading logical blocks whose content can be found by its hash, or could when they were given up. What does not
+    continue them is never found by others."""
     computed: int = 0
     cached: int = 0
     reserved_blocks: int = 0
     forked_tail: bool = False
     """Its last block came from a fork and is still incomplete: it may need one more, for a copy before it writes."""
     hashes: list[int] = field(default_factory=list)
-    """Chained hashes of its complete blocks known so far (64-bit), longest prefix first needed."""
+    """Chained hashes (64-bit) of its complete blocks known so far, by place."""
 
     admissions: int = 0
     preemptions: int = 0
@@ -112,8 +116,8 @@ class Request:
 
     @property
     def held(self) -> list[int]:
-        """The blocks of its table, without those that it has dropped."""
-        return self.block_table[self.dropped :] if self.dropped else self.block_table
+        """The blocks of its table, without those that it has given up."""
+        return [block for block in self.block_table if block != NO_BLOCK] if self.holes else self.block_table
 
     @property
     def output_tokens(self) -> int:

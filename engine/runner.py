@@ -60,10 +60,10 @@ class ModelRunner:
                 raise ValueError(f"request {request.id}: asked for {end} tokens, {len(request.token_ids)} are known")
             if end > context:
                 raise ValueError(f"request {request.id}: position {end - 1} is outside the context of {context} tokens")
-            if max(request.held, default=0) >= self.cache.blocks or min(request.held, default=0) < 0:
+            if max(request.block_table, default=0) >= self.cache.blocks:
                 raise ValueError(f"request {request.id}: its block table names a block outside the pool")
             needed = first_needed_position(self.decoder.config.windows, item.start)
-            if request.dropped * self.cache.block_size > needed:
+            if min(request.block_table[needed // self.cache.block_size :], default=0) < 0:
                 raise ValueError(f"request {request.id}: position {needed} is seen, but its block was dropped")
 
     def _tokens(self, item: BatchItem) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":

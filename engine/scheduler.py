@@ -27,6 +27,7 @@ from engine.compaction import Job, book, check_span, compact, due_moves, plan_mo
 from engine.copies import PendingCopies
 from engine.draft import Draft
 from engine.forking import end_samples, must_copy, own_tail, take_tokens
+from engine.groups import complete_places
 from engine.partial import PartialIndex
 from engine.pins import Pin, Pins
 from engine.plan import HeadVerdict, Plan, PolicyChange, Preemption
@@ -46,7 +47,6 @@ from engine.tiers.tiers import Tiers
 from engine.totals import Totals
 from engine.transition import plan_change
 from engine.waiting import WaitingQueue
-from engine.window import Windows
 from engine.words import counted
 from kvtop.protocol import PolicyValue
 
@@ -69,7 +69,6 @@ class Scheduler:
         *,
         max_model_len: int,
         tiers: Tiers | None = None,
-        windows: Windows = (),
     ) -> None:
         if max_model_len < 2:
             raise ValueError(f"a context of {max_model_len} tokens has no room for a prompt and an answer")
@@ -77,7 +76,6 @@ class Scheduler:
         if pool.eviction != policies.eviction:
             pool.set_eviction(policies.eviction)
         self.tiers = tiers
-        self.windows = windows
         self.policies = policies
         self.max_model_len = max_model_len
         self.requests: dict[int, Request] = {}
@@ -189,8 +187,8 @@ class Scheduler:
                 self.partial.filled(request, item.start, item.start + item.count)
             if drawn:
                 finished += take_tokens(self, item, drawn, now)
-            if self.windows and request.state in RUNNING_STATES:
-                self.totals.dropped_blocks += drop_unseen(request, self.windows, self.pool, now)
+            if self.pool.slides and request.state in RUNNING_STATES:
+                self.totals.dropped_blocks += drop_unseen(request, self.pool, now)
         return finished
 
     # Control
@@ -260,13 +258,13 @@ class Scheduler:
 
         Raises ValueError, in one sentence, where there is nothing to pin or the limits allow no more.
         """
-        size = self.pool.block_size
-        hashes = extend_hashes(request, len(request.token_ids) // size, size)
+        size, groups = self.pool.block_size, self.pool.groups
+        hashes = extend_hashes(request, complete_places(self.pool, len(request.token_ids)), size, groups)
         return self._pin(request.id, request.num, hashes)
 
     def pin_prefix(self, name: str, token_ids: Sequence[int], cache_salt: str = "") -> Pin:
         """Keep what the cache holds of these tokens until ``name`` is unpinned. Raises ValueError as `pin` does."""
-        return self._pin(name, None, hashes_of(token_ids, cache_salt, self.pool.block_size))
+        return self._pin(name, None, hashes_of(token_ids, cache_salt, self.pool.block_size, self.pool.groups))
 
     def _pin(self, name: str, num: int | None, hashes: Sequence[int]) -> Pin:
         return self.pins.pin(name, num, hashes, limit=self.policies.pin_limit, promised=self.reserved_blocks)
@@ -292,6 +290,8 @@ class Scheduler:
         forgot."""
         self.pins.clear()
         below = 0 if self.tiers is None else self.tiers.reset()
+        for request in self.running:
+            request.chained = 0
         return self.pool.reset_hashes() + below
 
     def ledger_violations(self) -> list[str]:
@@ -319,7 +319,7 @@ class Scheduler:
 
         ``force``: even those whose state finds no room in a tier that is full.
         """
-        if self.pool.blocks_for(tokens) - request.dropped > (usable := usable_blocks(self.pool, request.held)):
+        if self.pool.blocks_for(tokens) - request.holes > (usable := usable_blocks(self.pool, request.held)):
             pinned = "" if usable == self.pool.total else f" that are not pinned for others, of {self.pool.total}"
             whole = f"the whole pool of {usable} blocks" if not pinned else f"all {usable} blocks{pinned}"
             why = f"{request.id} filled {whole}; its output ends here"
@@ -344,20 +344,25 @@ class Scheduler:
         return True
 
     def _lacking(self, request: Request, tokens: int) -> int:
-        """Blocks to be taken before ``request`` can hold ``tokens`` tokens, one for a copy of its last included."""
+        """Blocks to be taken before ``request`` can hold ``tokens`` tokens, those for copies of its last included."""
         return self.pool.blocks_for(tokens) - len(request.block_table) + must_copy(request, self.pool)
 
     def assign(self, request: Request, count: int, draft: Draft, now: float) -> None:
         """Plan the next ``count`` tokens of ``request`` and take the blocks for them; they are there."""
-        if (copy := own_tail(request, self.pool, now)) is not None:
+        for copy in own_tail(request, self.pool, now):
             self.copies.add(request, copy, "about to write a block that others hold")
         if request.forked_tail:
             request.forked_tail = False
-            self.promised.keep(request)
-        for _ in range(self.pool.blocks_for(request.computed + count) - len(request.block_table)):
-            request.block_table.append(self.pool.take(request.num, now))
-            self.promised.keep(request)
+            self.promised.keep(request, self.pool.groups)
+        self.extend_table(request, self.pool.blocks_for(request.computed + count), now)
         draft.assign(request, count)
+
+    def extend_table(self, request: Request, places: int, now: float) -> None:
+        """Take the blocks that are lacking up to ``places`` places; they are there."""
+        table, pool = request.block_table, self.pool
+        for place in range(len(table), places):
+            table.append(pool.take(request.num, now, place % pool.groups))
+            self.promised.keep(request)
 
     # Leaving; also for preempt actions
 
@@ -394,7 +399,7 @@ class Scheduler:
             self.tiers.cancel_load(request.num)
         for block in FREE_ORDERS[self.policies.free_order].arrange(request.held):
             self.pool.release(block, request.num, now)
-        request.block_table, request.dropped = [], 0
+        request.block_table, request.holes, request.chained = [], 0, 0
         request.forked_tail = False
         self.copies.drop(request)
         self.promised.drop(request)

@@ -9,7 +9,7 @@ from engine.partial import copy_part
 from engine.plan import Admission, HeadVerdict
 from engine.policies.capacity import CAPACITIES
 from engine.progress import retain
-from engine.request import FinishReason, Request, RequestState
+from engine.request import NO_BLOCK, FinishReason, Request, RequestState
 from engine.verdict import (
     above_resume_gate,
     after_preemption,
@@ -86,11 +86,13 @@ def _start(scheduler: "Scheduler", request: Request, hits: list[int], draft: Dra
     pool, policies, first = scheduler.pool, scheduler.policies, request.admissions == 0
     scheduler.waiting.remove(request)
     scheduler.running.append(request)
-    for block in hits:
-        pool.share(block, request.num, now)
     request.block_table = list(hits)
+    request.holes = hits.count(NO_BLOCK)
+    for block in request.held:
+        pool.share(block, request.num, now)
+    request.chained = len(hits) // pool.groups
     retain(request, 0, len(hits), pool, now)
-    request.computed = request.cached = len(hits) * pool.block_size
+    request.computed = request.cached = pool.tokens_in(len(hits))
     waited = max(0.0, now - request.times.since)
     request.enter(RequestState.PREFILL, now)
     request.started = now

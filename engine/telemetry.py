@@ -416,13 +416,13 @@ class Telemetry:
         changed = {name: value for name, value in fields.items() if known.get(name) != value}
         self._sent[request.num] = fields
         table, (length, life) = request.block_table, self._table_sent.get(request.num, (0, (request.admissions, 0)))
-        if life != (request.admissions, request.dropped) or len(table) < length:
+        if life != (request.admissions, request.holes) or len(table) < length:
             length, force = 0, True
         else:
             force = False
         if force or len(table) > length:
             changed["table_at"], changed["table"] = length, table[length:]
-        self._table_sent[request.num] = (len(table), (request.admissions, request.dropped))
+        self._table_sent[request.num] = (len(table), (request.admissions, request.holes))
         return RequestChange.model_construct(num=request.num, **changed) if changed else None
 
     def _resend_table(self, request: Request) -> None:

@@ -5,12 +5,13 @@ Every function is for a scheduler that has tiers. They decide; `engine.tiers` ke
 
 from typing import TYPE_CHECKING
 
+from engine.groups import complete_places
 from engine.plan import HeadVerdict
 from engine.policies.offload import AHEAD, MIN_PRIORITY, REUSES
 from engine.policies.preempt_action import SWAPS
 from engine.policy import PolicySet
 from engine.prefix import NO_HASH, extend_hashes
-from engine.request import Request, RequestState
+from engine.request import NO_BLOCK, Request, RequestState
 from engine.tiers.swapped import Loaded
 from engine.tiers.tiers import Tiers
 from engine.words import counted
@@ -35,20 +36,23 @@ def settle(scheduler: "Scheduler", tiers: Tiers, now: float) -> None:
 
 def _land(scheduler: "Scheduler", tiers: Tiers, request: Request, loaded: Loaded, now: float) -> None:
     pool, table = scheduler.pool, request.block_table
-    size = pool.block_size
-    for place in range(loaded.first, loaded.first + loaded.blocks):
-        block, hash_ = table[place], loaded.hashes[place - loaded.first]
-        pool.write(block, min(size, loaded.tokens - place * size), now)
-        parent = pool.hash_of(table[place - 1]) if place else NO_HASH
-        # As everywhere: a block is found by others only if the one before it can be found.
-        if scheduler.policies.prefix_cache and hash_ != NO_HASH and (place == 0 or parent != NO_HASH):
-            pool.seal(block, hash_, parent)
+    size, groups = pool.block_size, pool.groups
+    for first in range(loaded.first, loaded.first + loaded.blocks, groups):
+        hashes = loaded.hashes[first - loaded.first :][:groups]
+        for place in range(first, first + groups):
+            pool.write(table[place], min(size, loaded.tokens - place // groups * size), now)
+        # As everywhere: a block is found by others only if what it continues can be found.
+        if scheduler.policies.prefix_cache and request.chained * groups == first and NO_HASH not in hashes:
+            for place, hash_ in enumerate(hashes, first):
+                pool.seal(table[place], hash_, request.hashes[place - groups] if place >= groups else NO_HASH)
+            request.chained += 1
     request.computed = max(request.computed, loaded.tokens)
     if not loaded.swapped:
-        request.cached += loaded.blocks * size
+        came = pool.tokens_in(loaded.blocks)
+        request.cached += came
         if request.admissions == 1:
-            scheduler.totals.prefix_hit_tokens += loaded.blocks * size
-            tiers.loaded_tokens += loaded.blocks * size
+            scheduler.totals.prefix_hit_tokens += came
+            tiers.loaded_tokens += came
     decodes = request.remaining == 1 and request.first_token is not None
     request.enter(RequestState.DECODE if decodes else RequestState.PREFILL, now)
 
@@ -74,34 +78,30 @@ def begin_load(scheduler: "Scheduler", tiers: Tiers, request: Request, now: floa
 
     False where there is nothing to wait for.
     """
-    first, size = len(request.block_table), scheduler.pool.block_size
+    first, pool = len(request.block_table), scheduler.pool
     if request.num in tiers.swapped:
         blocks = tiers.swapped_blocks(request.num, first)
         if not blocks:
             tiers.drop(request.num, now)  # The prefix cache has kept all of it.
             return False
-        _take(scheduler, request, blocks, now)
+        scheduler.extend_table(request, first + blocks, now)
         tiers.load_swapped(request, first, now)
     else:
         if not scheduler.policies.prefix_cache or scheduler.policies.offload == "off":
             return False
-        complete = (len(request.token_ids) - 1) // size
-        places = tiers.find(first, extend_hashes(request, complete, size)[:complete])
+        complete = complete_places(pool, len(request.token_ids) - 1)
+        hashes = extend_hashes(request, complete, pool.block_size, pool.groups)
+        places = tiers.find(first, hashes[:complete])
+        del places[len(places) - len(places) % pool.groups :]
         if request.admissions == 1:
             tiers.count_lookup(complete - first, places)
-        del places[tiers.room :]
+        del places[tiers.room - tiers.room % pool.groups :]
         if not places:
             return False
-        _take(scheduler, request, len(places), now)
+        scheduler.extend_table(request, first + len(places), now)
         tiers.load(request, first, places, now)
     request.enter(RequestState.LOADING, now)
     return True
-
-
-def _take(scheduler: "Scheduler", request: Request, blocks: int, now: float) -> None:
-    for _ in range(blocks):
-        request.block_table.append(scheduler.pool.take(request.num, now))
-        scheduler.promised.keep(request)
 
 
 def candidates(scheduler: "Scheduler", tiers: Tiers) -> list[Request]:
@@ -118,9 +118,9 @@ def filled(scheduler: "Scheduler", tiers: Tiers, request: Request, start: int, e
     """Positions ``start … end-1`` were computed: blocks that this completed are stored under offload=on_fill."""
     if scheduler.policies.offload != "on_fill":
         return
-    size = scheduler.pool.block_size
-    for block in request.block_table[start // size : end // size]:
-        if (hash_ := scheduler.pool.hash_of(block)) != NO_HASH:
+    pool = scheduler.pool
+    for block in request.block_table[complete_places(pool, start) : complete_places(pool, end)]:
+        if (hash_ := pool.hash_of(block)) != NO_HASH:
             tiers.store(block, hash_, now)
 
 
@@ -129,6 +129,8 @@ def hit(scheduler: "Scheduler", tiers: Tiers, blocks: list[int], now: float) -> 
     if scheduler.policies.offload != "by_reuse":
         return
     for block in blocks:
+        if block == NO_BLOCK:
+            continue
         # Uses count the table that computed it too.
         if scheduler.pool.uses[block] > REUSES:
             tiers.store(block, scheduler.pool.hash_of(block), now)

@@ -45,3 +45,10 @@ def first_needed_position(windows: Windows, position: int) -> int:
             return 0
         widest = max(widest, window)
     return max(0, position - widest + 1) if windows else 0
+
+
+def widest(windows: Windows) -> Windows:
+    """The window of one group of all layers."""
+    if not windows or None in windows:
+        return (None,)
+    return (max(window for window in windows if window is not None),)

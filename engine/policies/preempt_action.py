@@ -69,7 +69,7 @@ class Swap(Recompute):
     def take(self, scheduler: "Scheduler", victim: Request, now: float, cause: str) -> int:
         tiers = scheduler.tiers
         # A table with a hole is not swapped: of what slid out of the window nothing is kept, and little is left.
-        if tiers is None or victim.state is RequestState.LOADING or not victim.computed or victim.dropped:
+        if tiers is None or victim.state is RequestState.LOADING or not victim.computed or victim.holes:
             return super().take(scheduler, victim, now, cause)
         books = tiers.named(self.tier)
         if scheduler.copies.awaits(victim):

@@ -173,18 +173,18 @@ class Tiers:
         return found
 
     def count_lookup(self, wanted: int, found: Sequence[tuple[TierBooks, int]]) -> None:
-        """Book a first admission's look-up of ``wanted`` blocks that the device does not hold."""
-        size, missing = self.pool.block_size, wanted
+        """Book a first admission's look-up of ``wanted`` places that the device does not hold."""
+        size, missing = self.pool.block_size / self.pool.groups, wanted
         for books in self.books:
             hits = sum(b is books for b, _ in found)
             missing -= hits
-            self.levels[books.tier].hit_tokens += hits * size
-            self.levels[books.tier].miss_tokens += missing * size
+            self.levels[books.tier].hit_tokens += int(hits * size)
+            self.levels[books.tier].miss_tokens += int(missing * size)
 
     def load(self, request: Request, first: int, places: Sequence[tuple[TierBooks, int]], now: float) -> None:
         """Bring blocks that were found into places ``first …`` of the request's table, which it took for them."""
         hashes = request.hashes[first : first + len(places)]
-        tokens = (first + len(places)) * self.pool.block_size
+        tokens = self.pool.tokens_in(first + len(places))
         books, slots = [b for b, _ in places], [s for _, s in places]
         self._load(Loading(request.num, books, slots, first, tokens, hashes, now), request)
 
@@ -413,11 +413,13 @@ class Tiers:
         )
 
     def _cut(self, state: Swapped, blocks: int, now: float) -> None:
-        """Keep the first ``blocks`` blocks of a swapped state; with none it is recomputed from the start."""
+        """Keep the first ``blocks`` blocks of a swapped state, as far as all groups' are among them; with none it is
+        recomputed from the start."""
+        blocks -= blocks % self.pool.groups
         for slot in state.slots[blocks:]:
             state.books.give_up(slot, now)
         del state.slots[blocks:], state.hashes[blocks:]
-        state.tokens = min(state.tokens, blocks * self.pool.block_size)
+        state.tokens = min(state.tokens, self.pool.tokens_in(blocks))
         if not blocks:
             del self.swapped[state.num]
 
@@ -446,7 +448,8 @@ class Tiers:
     def _complete(self, loading: Loading, now: float) -> Loaded:
         asked = len(loading.slots)
         came = asked if loading.first_lost is None else loading.first_lost - loading.first
-        tokens = loading.tokens if came == asked else (loading.first + came) * self.pool.block_size
+        came -= came % self.pool.groups
+        tokens = loading.tokens if came == asked else self.pool.tokens_in(loading.first + came)
         tier, state = loading.books[0].name, loading.swapped
         since = loading.since if state is None else state.since
         if loading.errors:
@@ -467,7 +470,7 @@ class Tiers:
                     "",
                     num=loading.num,
                     blocks=came,
-                    tokens=tokens - loading.first * self.pool.block_size,
+                    tokens=tokens - self.pool.tokens_in(loading.first),
                     seconds=max(0.0, now - since),
                 )
             self.drop(loading.num, now)

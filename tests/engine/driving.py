@@ -10,7 +10,7 @@ from engine.policy import PolicySet
 from engine.pool import BlockPool
 from engine.request import Request
 from engine.scheduler import Scheduler
-from engine.window import Windows, first_needed_position
+from engine.window import Windows
 
 BLOCK = 4
 
@@ -32,7 +32,8 @@ class FakeRunner:
         self._size = pool.block_size
         self._memory = [[0] * pool.block_size for _ in range(pool.total)]
         self._seed = seed
-        self._windows = windows
+        self._windows = windows or pool.windows
+        self._groups = pool.groups
 
     def run(self, items: Sequence[BatchItem], copies: Sequence[BlockCopy] = ()) -> StepOutput:
         for copy in copies:
@@ -40,14 +41,22 @@ class FakeRunner:
         histories = {item.request.num: self._history(item.request) for item in items}
         for item in items:
             for position in range(item.start, item.start + item.count):
-                block = item.request.block_table[position // self._size]
-                self._memory[block][position % self._size] = histories[item.request.num][position]
+                for group in range(self._groups):
+                    block = item.request.block_table[position // self._size * self._groups + group]
+                    self._memory[block][position % self._size] = histories[item.request.num][position] ^ group
         for item in items:
-            for position in range(first_needed_position(self._windows, item.start), item.start + item.count):
-                block = item.request.block_table[position // self._size]
-                held, own = self._memory[block][position % self._size], histories[item.request.num][position]
-                assert held == own, f"position {position} of {item.request.id} in block {block} holds other content"
+            self._read(item, histories[item.request.num])
         return StepOutput([self._token(request) for item in items for request in item.drawing])
+
+    def _read(self, item: BatchItem, history: list[int]) -> None:
+        for group in range(self._groups):
+            window = self._windows[group]
+            first = 0 if window is None else max(0, item.start - window + 1)
+            for position in range(first, item.start + item.count):
+                block = item.request.block_table[position // self._size * self._groups + group]
+                assert self._memory[block][position % self._size] == history[position] ^ group, (
+                    f"position {position} of {item.request.id} in block {block} holds other content"
+                )
 
     def _history(self, request: Request) -> list[int]:
         so_far = hash(tuple(request.cache_salt.encode()))

@@ -10,12 +10,12 @@ from unittest.mock import patch
 from engine.batch import BlockCopy
 from engine.block_changes import BlockChanges
 from engine.copies import Copied, PendingCopies
+from engine.groups import first_needed_place
 from engine.partial import Part, PartialIndex
 from engine.policies.eviction import Ranked, Segmented
 from engine.pool import BlockPool
 from engine.progress import drop_unseen
 from engine.request import NO_BLOCK, Request
-from engine.window import Windows, first_needed_position
 from tests.engine.driving import BLOCK
 
 
@@ -58,7 +58,7 @@ def aliased_block() -> Iterator[None]:
     """Now and then a request is handed a block that another one is writing, with references counted as they should."""
     take = BlockPool.take
 
-    def aliasing(self: BlockPool, owner: int, now: float) -> int:
+    def aliasing(self: BlockPool, owner: int, now: float, group: int = 0) -> int:
         for block in range(self.total):
             writable = self.refs_of(block) == 1 and not self.sealed[block] and self.owner[block] != owner
             if writable and _strikes(self, 5):
@@ -66,7 +66,7 @@ def aliased_block() -> Iterator[None]:
                 self.share(block, owner, now)
                 self.sealed[block] = False
                 return block
-        return take(self, owner, now)
+        return take(self, owner, now, group)
 
     with patch.object(BlockPool, "take", aliasing):
         yield
@@ -76,8 +76,10 @@ def aliased_block() -> Iterator[None]:
 def dropped_too_early() -> Iterator[None]:
     """Blocks are given up while the window's first positions still lie in them."""
 
-    def hasty(request: Request, windows: Windows, pool: BlockPool, now: float) -> int:
-        return drop_unseen(request, tuple(window and max(1, window - BLOCK) for window in windows), pool, now)
+    def hasty(request: Request, pool: BlockPool, now: float) -> int:
+        narrow = tuple(window and max(1, window - BLOCK) for window in pool.windows)
+        with patch.object(pool, "windows", narrow):
+            return drop_unseen(request, pool, now)
 
     with patch("engine.scheduler.drop_unseen", hasty):
         yield
@@ -87,9 +89,11 @@ def dropped_too_early() -> Iterator[None]:
 def dropped_without_a_release() -> Iterator[None]:
     """A table forgets the blocks that slid out of the window and keeps its references to them."""
 
-    def forgetful(request: Request, windows: Windows, pool: BlockPool, now: float) -> int:
-        first = first_needed_position(windows, request.computed) // pool.block_size
-        request.block_table[:first], request.dropped = [NO_BLOCK] * first, first
+    def forgetful(request: Request, pool: BlockPool, now: float) -> int:
+        for group in range(pool.groups):
+            for place in range(group, first_needed_place(pool, group, request.computed), pool.groups):
+                request.block_table[place] = NO_BLOCK
+        request.holes = request.block_table.count(NO_BLOCK)
         return 0
 
     with patch("engine.scheduler.drop_unseen", forgetful):
@@ -228,7 +232,10 @@ def write_to_shared_block() -> Iterator[None]:
         write(self, block, fill, now)
         self._refs[block] = refs
 
-    with patch("engine.forking.must_copy", lambda request, pool: False), patch.object(BlockPool, "write", careless):
+    with (
+        patch("engine.forking.is_read_by_others", lambda block, pool: False),
+        patch.object(BlockPool, "write", careless),
+    ):
         yield
 
 
@@ -261,10 +268,10 @@ def overlong_part() -> Iterator[None]:
 
     def greedy(self: PartialIndex, request: Request) -> Part | None:
         part = find(self, request)
-        room = len(request.token_ids) - 1 - len(request.block_table) * self._pool.block_size
+        room = len(request.token_ids) - 1 - self._pool.tokens_in(len(request.block_table))
         if part is None or part.tokens >= min(self._pool.block_size, room):
             return part
-        return Part(part.block, part.tokens + 1)
+        return Part(part.blocks, part.tokens + 1)
 
     with patch.object(PartialIndex, "find", greedy):
         yield
@@ -273,7 +280,7 @@ def overlong_part() -> Iterator[None]:
 @contextmanager
 def part_of_another_prefix() -> Iterator[None]:
     """A block is taken to continue a request's prefix because its tokens fit, whatever came before them."""
-    with patch("engine.partial._parent", lambda request, place: place):
+    with patch("engine.partial._parent", lambda request, place, groups: place):
         yield
 
 

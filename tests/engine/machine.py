@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from engine.admission import never_fits
 from engine.batch import BatchItem
 from engine.forking import add_samples
+from engine.groups import places
 from engine.plan import Plan
 from engine.policies.capacity import CAPACITIES
 from engine.policies.compaction import COMPACTIONS
@@ -22,7 +23,7 @@ from engine.policies.requeue import REQUEUES
 from engine.policies.victim import VICTIMS
 from engine.policy import PolicySet
 from engine.pool import BlockPool
-from engine.request import FinishReason, Request, RequestState
+from engine.request import NO_BLOCK, FinishReason, Request, RequestState
 from engine.retention import Retention
 from engine.scheduler import RUNNING_STATES, Scheduler
 from engine.window import Windows
@@ -68,14 +69,14 @@ class SchedulerMachine(RuleBasedStateMachine):
         capacity=VALUES["capacity"],
         budget=st.sampled_from([16, 64]),
         eviction=VALUES["eviction"],
-        windows=st.sampled_from([(), (), (5, 5), (11, 3), (40, None)]),
+        windows=st.sampled_from([(None,), (None,), (5,), (11, 3), (40, None), (6, 6, 6, None)]),
         seed=st.integers(0, 999),
     )
     def start(self, blocks: int, capacity: str, budget: int, eviction: str, windows: Windows, seed: int) -> None:
-        self.pool = BlockPool(blocks, BLOCK)
+        self.pool = BlockPool(blocks * len(windows), BLOCK, windows=windows)
         policies = PolicySet.of({"capacity": capacity, "token_budget": budget, "max_running": 6, "eviction": eviction})
-        self.scheduler = Scheduler(self.pool, policies, max_model_len=CONTEXT, windows=windows)
-        self.runner = FakeRunner(self.pool, seed, windows)
+        self.scheduler = Scheduler(self.pool, policies, max_model_len=CONTEXT)
+        self.runner = FakeRunner(self.pool, seed)
         self.mirror = Mirror(self.pool)
         self.now = 0.0
         self.arrived = 0
@@ -341,14 +342,14 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert item.request.state in RUNNING_STATES
             assert item.samples == (item.start + item.count == len(item.request.token_ids))
             assert not item.samples or list(item.forks) == item.request.samples, "samples that do not fork off"
-            first, size = item.start // BLOCK, self.pool.block_size
-            for block in item.request.block_table[first : -(-(item.start + item.count) // size)]:
+            for place in places(self.pool, item.start, item.start + item.count):
+                block = item.request.block_table[place]
                 assert self.pool.refs_of(block) == 1, "a block in several tables is about to be written"
 
     def _used_by(self, requests: Sequence[Request]) -> int:
         """Blocks these hold together, without those of the tokens being computed now."""
-        size = self.pool.block_size
-        return len({block for r in requests for block in r.block_table[r.dropped : -(-r.computed // size)]})
+        tables = [request.block_table[: self.pool.blocks_for(request.computed)] for request in requests]
+        return len({block for table in tables for block in table if block != NO_BLOCK})
 
     def _copying(self) -> bool:
         """Copies between tiers are under way, and what waits for them may wait."""

@@ -13,6 +13,7 @@ from engine.pool import BlockPool
 from engine.request import Request, SamplingParams
 from engine.runner import ModelRunner
 from engine.scheduler import Scheduler
+from engine.window import widest
 
 
 def make_request(
@@ -90,10 +91,9 @@ class Serving:
         assert blocks <= runner.cache.blocks
         self.runner = runner
         self.scheduler = Scheduler(
-            BlockPool(blocks, runner.cache.block_size),
+            BlockPool(blocks, runner.cache.block_size, windows=widest(runner.decoder.config.windows)),
             policies,
             max_model_len=runner.decoder.config.context,
-            windows=runner.decoder.config.windows,
         )
         self.iteration = 0
         self.preemptions = 0

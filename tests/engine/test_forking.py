@@ -212,7 +212,7 @@ def test_the_ledger_finds_a_write_to_a_shared_block() -> None:
     tail = first.block_table[1]
     first.computed += 1
     drive.pool.fill[tail] += 1
-    drive.pool.tokens_in_use += 1
+    drive.pool.group_tokens[0] += 1
     found = drive.scheduler.ledger_violations()
     assert f"block {tail} holds 3 tokens, but as block 1 of request r1.1 it should hold 2" in found
     second.computed += 1

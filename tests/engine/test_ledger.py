@@ -117,7 +117,7 @@ def wrong_gauge(d: Drive) -> None:
 
 
 def wrong_tokens(d: Drive) -> None:
-    d.pool.tokens_in_use -= 3
+    d.pool.group_tokens[0] -= 3
 
 
 def wrong_promise(d: Drive) -> None:

@@ -151,7 +151,7 @@ def test_hash_changes_are_sixteen_hex_digits_or_none() -> None:
 
 
 def test_a_viewer_that_folds_the_changes_has_the_pool() -> None:
-    pool = BlockPool(8, 4, tier=1, group=2)
+    pool = BlockPool(8, 4, tier=1)
     mirror = Mirror(pool)
     blocks = [sealed(pool, owner, 100 + owner) for owner in range(5)]
     mirror.check()
@@ -164,8 +164,8 @@ def test_a_viewer_that_folds_the_changes_has_the_pool() -> None:
     mirror.check()
 
 
-def test_a_fresh_pool_is_one_run_in_its_tier_and_group() -> None:
-    assert BlockPool(5, 4, tier=1, group=2).changes.all_runs() == [(0, 5, FREE, -1, 0, 0, 1, 2)]
+def test_a_fresh_pool_is_one_run_in_its_tier() -> None:
+    assert BlockPool(5, 4, tier=1).changes.all_runs() == [(0, 5, FREE, -1, 0, 0, 1, 0)]
 
 
 def test_ages_are_those_of_used_blocks_and_never_negative() -> None:

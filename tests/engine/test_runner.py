@@ -125,7 +125,7 @@ def test_seeds_make_outputs_differ_and_repeat(model: LoadedModel) -> None:
         (0, 11, [0, 1], "asked for 11 tokens, 10 are known"),
         (0, 10, [0], "1 blocks in its table, 2 needed"),
         (0, 10, [0, 128], "names a block outside the pool"),
-        (0, 10, [-1, 0], "names a block outside the pool"),
+        (0, 10, [-1, 0], "position 0 is seen, but its block was dropped"),
     ],
 )
 def test_an_item_that_cannot_be_is_refused_before_anything_is_written(

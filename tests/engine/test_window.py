@@ -198,7 +198,7 @@ def test_blocks_that_slide_out_serve_others(model: LoadedModel) -> None:
 def test_a_request_whose_window_has_lost_a_block_is_refused(model: LoadedModel) -> None:
     runner = make_runner(with_windows(model, (6,) * 4), blocks=8, block_size=4)
     request = make_request(0, [1] * 14, 1, table=[NO_BLOCK, NO_BLOCK, 3, 4])
-    request.dropped = 2
+    request.holes = 2
     assert len(runner.run([BatchItem(request, 13, 1, True)]).tokens) == 1
     with pytest.raises(ValueError, match="request-0: position 7 is seen, but its block was dropped"):
         runner.run([BatchItem(request, 12, 2, True)])
@@ -287,7 +287,7 @@ def test_the_demo_passes_windows_on() -> None:
 def test_viewers_see_what_slid_out() -> None:
     """In tables told in pieces as in whole ones, and nothing in them contradicts the blocks."""
     engine, telemetry = make_engine(blocks=16, block_size=4)
-    engine.scheduler.windows = (6, 9)
+    engine.scheduler.pool.windows, engine.scheduler.pool.slides = (9,), True
     request = new_request(1, list(range(10)), 30)
     engine.scheduler.add(request, 100.0)
     telemetry.touch(request)
