@@ -25,7 +25,7 @@ from engine.telemetry import Telemetry
 from engine.tiers.opening import open_tiers
 from engine.tiers.store import StoreError
 from engine.tiers.tiers import Tiers
-from engine.window import describe_windows, parse_windows, widest
+from engine.window import describe_windows, parse_windows
 from engine.workload import MixWorkload, scale_for
 from kvtop.protocol import ModelFacts, PolicyValue
 from kvtop.protocol.places import socket_folder
@@ -81,7 +81,7 @@ def build(
             raise BuildError(str(error), "give --window a number of tokens, or such as 64,full") from None
         laid_over = f"{describe_windows(model.config.windows)}, whatever the model was trained with"
         notice = laid_over if notice is None else f"{laid_over}; {notice}"[:500]
-    facts = model.config
+    facts, groups = model.config, model.decoder.groups
     mix = config.workload == "mix"
     blocks = config.blocks or (MIX_BLOCKS if mix else DEFAULT_BLOCKS)
     block_size = config.block_size or (MIX_BLOCK_SIZE if mix else DEFAULT_BLOCK_SIZE)
@@ -91,7 +91,7 @@ def build(
         backend = "triton" if device == "cuda" and cache_dtype.name in TRITON_READS else "torch"
     try:
         cache = KVCache(
-            layers=facts.layers,
+            layers=groups.layer_slots,
             blocks=blocks,
             block_size=block_size,
             kv_heads=facts.kv_heads,
@@ -104,7 +104,7 @@ def build(
         raise BuildError(str(error), "give --blocks a smaller number") from None
     except AttentionError as error:
         raise BuildError(str(error), "use --attention torch") from None
-    pool = BlockPool(blocks, block_size, windows=widest(facts.windows))
+    pool = BlockPool(blocks, block_size, windows=groups.windows)
     max_model_len = min(facts.context, pool.tokens_in(blocks))
     tiers = _tiers(config, pool, cache, folder)
     scheduler = Scheduler(pool, policies, max_model_len=max_model_len, tiers=tiers)
@@ -122,8 +122,8 @@ def build(
         say("measuring how fast this machine is")
         workload = MixWorkload(
             model.tokenizer.encode,
-            scale_for(blocks * block_size, max_model_len),
-            rate=config.rate or _rate(runner, policies.token_budget, block_size, blocks),
+            scale_for(pool.tokens_in(blocks), max_model_len),
+            rate=config.rate or _rate(runner, policies.token_budget, pool),
             seed=config.seed,
         )
     if notice is not None:
@@ -136,6 +136,7 @@ def build(
         block_size=block_size,
         cache_dtype=cache_dtype.name,
         bytes_per_token=cache.bytes_per_token,
+        groups=groups,
         device=_device_name(device),
         attention=backend,
         max_model_len=max_model_len,
@@ -168,12 +169,12 @@ def _tiers(config: EngineConfig, pool: BlockPool, cache: KVCache, folder: Path |
         raise BuildError(str(error), "give --host-blocks or --disk-blocks less, or another --disk-path") from None
 
 
-def _rate(runner: ModelRunner, budget: int, block_size: int, blocks: int) -> float:
+def _rate(runner: ModelRunner, budget: int, pool: BlockPool) -> float:
     """Arrivals a second that keep this machine a little more than busy, from the time of one full iteration.
 
     Runs on blocks of a pool that nobody uses yet; what it writes there is never read.
     """
-    tokens = min(budget, blocks * block_size)
+    tokens = min(budget, pool.tokens_in(pool.total))
     probe = Request(
         num=0,
         id="probe",
@@ -182,7 +183,7 @@ def _rate(runner: ModelRunner, budget: int, block_size: int, blocks: int) -> flo
         max_tokens=1,
         arrival_wall=0.0,
         arrival=0.0,
-        block_table=list(range(-(-tokens // block_size))),
+        block_table=list(range(pool.blocks_for(tokens))),
     )
     item = BatchItem(probe, 0, tokens, True)
     fastest = min(runner.run([item]).forward_ms for _ in range(3)) / 1000.0

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 from engine.config import EngineConfig
 from engine.control import COMMANDS
+from engine.groups import KVGroups
 from engine.policy import protocol_axes
 from kvtop import __version__
-from kvtop.protocol import EngineIdentity, Geometry, Hello, ModelFacts, PoolFacts
+from kvtop.protocol import EngineIdentity, Geometry, Hello, KVGroup, ModelFacts, PoolFacts
 
 
 def hello(
@@ -22,6 +23,7 @@ def hello(
     block_size: int,
     cache_dtype: str,
     bytes_per_token: int,
+    groups: KVGroups,
     device: str,
     attention: str,
     max_model_len: int,
@@ -30,7 +32,8 @@ def hello(
     notice: str | None,
     threads: int | None,
 ) -> Hello:
-    """The first line for every peer. ``bytes_per_token`` counts K and V over all layers; ``lower_tiers``: name and blocks."""
+    """The first line for every peer. ``bytes_per_token`` counts K and V of all layers that a block holds; ``lower_tiers``:
+    name and blocks."""
     capabilities = ["blocks", "requests", "queue", "events"]
     if config.expose_text:
         capabilities.append("text")
@@ -51,7 +54,11 @@ def hello(
             block_size=block_size,
             cache_dtype=cache_dtype,
             bytes_per_token=bytes_per_token,
-            pools=[PoolFacts(tier=tier, group=0, blocks=count) for tier, count in (("device", blocks), *lower_tiers)],
+            groups=[
+                KVGroup(window=window, layers=len(layers), padding_layers=groups.layer_slots - len(layers))
+                for window, layers in zip(groups.windows, groups.layers, strict=True)
+            ],
+            pools=[PoolFacts(tier=tier, blocks=count) for tier, count in (("device", blocks), *lower_tiers)],
         ),
         device=device,
         attention=attention,

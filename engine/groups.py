@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.request import NO_BLOCK
-from engine.window import Windows
+from engine.window import Windows, first_seen
 
 if TYPE_CHECKING:
     from engine.pool import BlockPool
@@ -89,10 +89,7 @@ def tail_places(pool: "BlockPool", computed: int) -> range:
 
 def first_needed_place(pool: "BlockPool", group: int, position: int) -> int:
     """The first place of ``group`` that a token at ``position`` reads or is written to."""
-    window = pool.windows[group]
-    if window is None:
-        return group
-    return max(0, position - window + 1) // pool.block_size * pool.groups + group
+    return first_seen(pool.windows[group], position) // pool.block_size * pool.groups + group
 
 
 def cached_table(pool: "BlockPool", complete: int, hash_at: Callable[[int], int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""The memory that block tables point into: per layer, keys and values of every block in the pool."""
+"""The memory that block tables point into: per layer slot, keys and values of every block in the pool."""
 
 from collections.abc import Sequence
 
@@ -13,11 +13,13 @@ class KVCacheError(MemoryError):
 
 
 class KVCache:
-    """Keys and values as ``[blocks, block_size, kv_heads, head_size]`` for each layer, zeroed at the start.
+    """Keys and values as ``[blocks, block_size, kv_heads, head_size]`` for each layer slot, zeroed at the start.
+
+    A block holds the tokens of as many layers as there are slots: all, or those of one KV group (`engine.groups`).
 
     Zeroed because attention over padded blocks multiplies unwritten slots by a weight of exactly 0, which is only 0
     when the slot is finite. Position ``p`` of a request lies in slot ``table[p // block_size] * block_size + p %
-    block_size`` of the flattened blocks.
+    block_size`` of the flattened blocks, where ``table`` is what its table says of the group.
     """
 
     def __init__(
@@ -49,7 +51,7 @@ class KVCache:
                 "ask for fewer blocks"
             ) from None
         self.parts: tuple[Tensor, ...] = (content,) if scales is None else (content, scales)
-        """All that blocks hold, each ``[layers, 2, blocks, …]``. Whoever moves a block moves its share of every part."""
+        """All that blocks hold, each ``[layer slots, 2, blocks, …]``. Whoever moves a block moves its share of every part."""
         self._layers = [
             tuple(PagedTensor(content[layer, side], None if scales is None else scales[layer, side]) for side in (0, 1))
             for layer in range(layers)
@@ -83,12 +85,12 @@ class KVCache:
             memory = part.view(torch.uint8) if part.dtype.itemsize == 1 else part
             memory.index_copy_(2, targets, memory.index_select(2, sources))
 
-    def layer(self, number: int) -> tuple[PagedTensor, PagedTensor]:
-        """Keys and values of one layer, views to be read and written in place."""
-        keys, values = self._layers[number]
+    def layer(self, slot: int) -> tuple[PagedTensor, PagedTensor]:
+        """Keys and values of one layer slot, views to be read and written in place."""
+        keys, values = self._layers[slot]
         return keys, values
 
 
 def kv_bytes_per_token(layers: int, kv_heads: int, head_size: int, dtype: KVDtype) -> int:
-    """Bytes that the keys and values of one token take over all layers, scales included."""
+    """Bytes that the keys and values of one token take over so many layers, scales included."""
     return layers * 2 * kv_heads * dtype.bytes_per_vector(head_size)

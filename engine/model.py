@@ -4,6 +4,7 @@ Architecture: Touvron et al., "LLaMA" (2023); grouped heads: Ainslie et al. (202
 form: Su et al. (2021).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.attention.base import AttentionBackend, BatchLayout
+from engine.groups import KVGroups
 from engine.kv_cache import KVCache
 from engine.window import Windows
 
@@ -100,6 +102,8 @@ class Decoder:
     def __init__(self, config: ModelConfig, weights: Weights) -> None:
         self.config = config
         self.weights = weights
+        self.groups = KVGroups.of(config.windows, config.layers)
+        self._slots = self.groups.slots
         self.device = weights.embedding.device
         self.dtype = weights.embedding.dtype
         self.rotary = self._rotary_tables()
@@ -128,15 +132,18 @@ class Decoder:
         )
 
     @torch.inference_mode()
-    def forward(self, token_ids: Tensor, layout: BatchLayout, cache: KVCache, attention: AttentionBackend) -> Tensor:
-        """Write the KV of every row into ``cache`` and return logits ``[len(layout.sample_rows), vocab]``.
+    def forward(
+        self, token_ids: Tensor, layouts: Sequence[BatchLayout], cache: KVCache, attention: AttentionBackend
+    ) -> Tensor:
+        """Write the KV of every row into ``cache`` and return logits ``[rows that sample, vocab]``.
 
-        ``token_ids``: int64 ``[rows]``, in the layout's order. With no row to sample the head is not computed and the
+        ``layouts``: one for each of the model's KV groups. ``token_ids``: int64 ``[rows]``, in the layouts' order. With no row to sample the head is not computed and the
         result has no rows. Work and memory follow the rows and the tokens they attend to, never the pool.
         """
         config, weights = self.config, self.weights
         heads, kv_heads, size = config.query_heads, config.kv_heads, config.head_size
-        attend = attention.prepare(layout, self.dtype)
+        layout = layouts[0]
+        attends = [attention.prepare(each, self.dtype) for each in layouts]
         cosines = self.rotary[0].index_select(0, layout.positions)
         sines = self.rotary[1].index_select(0, layout.positions)
         x = weights.embedding.index_select(0, token_ids)
@@ -146,10 +153,11 @@ class Decoder:
             qkv = F.linear(self._norm(x, layer.attention_norm), layer.qkv).view(rows, heads + 2 * kv_heads, size)
             rotated = qkv[:, : heads + kv_heads]
             rotated = torch.addcmul(rotated * cosines, rotated.roll(size // 2, dims=-1), sines)
-            keys, values = cache.layer(number)
-            keys.write(layout.slots, rotated[:, heads:])
-            values.write(layout.slots, qkv[:, heads + kv_heads :])
-            mixed = attend(rotated[:, :heads], keys, values, config.window(number)).reshape(rows, heads * size)
+            group, slot = self._slots[number]
+            keys, values = cache.layer(slot)
+            keys.write(layouts[group].slots, rotated[:, heads:])
+            values.write(layouts[group].slots, qkv[:, heads + kv_heads :])
+            mixed = attends[group](rotated[:, :heads], keys, values, config.window(number)).reshape(rows, heads * size)
             if number == last:
                 # Past the last attention only the rows that sample matter: their KV is written, no layer follows.
                 mixed, x = mixed.index_select(0, layout.sample_rows), x.index_select(0, layout.sample_rows)

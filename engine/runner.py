@@ -6,12 +6,12 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from engine.attention.base import AttentionBackend, lay_out
+from engine.attention.base import AttentionBackend, lay_out_groups
 from engine.batch import BatchItem, BlockCopy, StepOutput
 from engine.kv_cache import KVCache
 from engine.model import Decoder
 from engine.sampler import Draw, Sampler
-from engine.window import first_needed_position
+from engine.window import first_seen
 
 
 class ModelRunner:
@@ -38,10 +38,10 @@ class ModelRunner:
             self.cache.copy_blocks([(copy.source, copy.target) for copy in copies])
             return StepOutput([], (time.perf_counter() - began) * 1e3)
         device = self.decoder.device
-        layout = lay_out(items, self.cache.block_size, device)
-        tokens = np.concatenate([self._tokens(items[i]) for i in layout.order])
+        layouts = lay_out_groups(items, self.cache.block_size, device, len(self.decoder.groups))
+        tokens = np.concatenate([self._tokens(items[i]) for i in layouts[0].order])
         self.cache.copy_blocks([(copy.source, copy.target) for copy in copies])
-        logits = self.decoder.forward(torch.from_numpy(tokens).to(device), layout, self.cache, self.attention)
+        logits = self.decoder.forward(torch.from_numpy(tokens).to(device), layouts, self.cache, self.attention)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         computed = time.perf_counter()
@@ -62,9 +62,12 @@ class ModelRunner:
                 raise ValueError(f"request {request.id}: position {end - 1} is outside the context of {context} tokens")
             if max(request.block_table, default=0) >= self.cache.blocks:
                 raise ValueError(f"request {request.id}: its block table names a block outside the pool")
-            needed = first_needed_position(self.decoder.config.windows, item.start)
-            if min(request.block_table[needed // self.cache.block_size :], default=0) < 0:
-                raise ValueError(f"request {request.id}: position {needed} is seen, but its block was dropped")
+            groups = self.decoder.groups
+            for group, window in enumerate(groups.windows):
+                needed = first_seen(window, item.start)
+                first = needed // self.cache.block_size * len(groups) + group
+                if min(request.block_table[first :: len(groups)], default=0) < 0:
+                    raise ValueError(f"request {request.id}: position {needed} is seen, but its block was dropped")
 
     def _tokens(self, item: BatchItem) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
         tokens = np.asarray(item.request.token_ids[item.start : item.start + item.count], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Sliding windows: how far back each layer looks, and from which position on a request still needs its KV.
+"""Sliding windows: how far back each layer looks, and so from which position on it still needs its KV.
 
 A token at position p sees the window's length of positions that end with p, its own included, as in Mistral 7B (Jiang
 et al., 2023). Layers may differ (hybrid models: Gemma 2 and others mix full and sliding layers).
@@ -37,18 +37,6 @@ def describe_windows(windows: Windows) -> str:
     return f"sliding window of {' and '.join(map(str, sliding))} tokens in {where}"
 
 
-def first_needed_position(windows: Windows, position: int) -> int:
-    """The first position whose KV a token at ``position`` needs in some layer. It never falls as a request grows."""
-    widest = 0
-    for window in windows:
-        if window is None:
-            return 0
-        widest = max(widest, window)
-    return max(0, position - widest + 1) if windows else 0
-
-
-def widest(windows: Windows) -> Windows:
-    """The window of one group of all layers."""
-    if not windows or None in windows:
-        return (None,)
-    return (max(window for window in windows if window is not None),)
+def first_seen(window: int | None, position: int) -> int:
+    """The first position that a token at ``position`` sees through this window. It never falls as a request grows."""
+    return 0 if window is None else max(0, position - window + 1)

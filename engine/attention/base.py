@@ -40,7 +40,8 @@ class PrefillSpan:
 
 @dataclass(frozen=True, slots=True)
 class BatchLayout:
-    """The rows of one flat batch. ``order[i]`` is the item whose rows come i-th: decode rows first, then prefill.
+    """The rows of one flat batch over the blocks of one KV group. ``order[i]`` is the item whose rows come i-th: decode
+    rows first, then prefill.
 
     ``positions``, ``slots``: int64 ``[rows]``, place in the sequence and in the flattened cache. ``sample_rows``:
     int64, the last row of each item that samples, in the order of the *items*.
@@ -75,23 +76,34 @@ class AttentionBackend(Protocol):
         ...
 
 
-def lay_out(items: Sequence[BatchItem], block_size: int, device: torch.device | str) -> BatchLayout:
-    """The layout of a batch: items of one token are decode rows, sorted by length so that neighbours pad alike.
+def lay_out_groups(
+    items: Sequence[BatchItem], block_size: int, device: torch.device | str, groups: int
+) -> list[BatchLayout]:
+    """The layouts of a batch by KV group; they differ in slots and blocks only. Raises ValueError as `lay_out`."""
+    return [lay_out(items, block_size, device, group, groups) for group in range(groups)]
+
+
+def lay_out(
+    items: Sequence[BatchItem], block_size: int, device: torch.device | str, group: int = 0, groups: int = 1
+) -> BatchLayout:
+    """The layout of a batch: items of one token are decode rows, sorted by length so that neighbours pad alike. Of the
+    requests' tables, the places of one group of so many.
 
     Raises ValueError when an item is empty or its request's block table does not reach the item's last position.
     """
     tables: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
     for item in items:
         needed = -(-(item.start + item.count) // block_size)
-        held = len(item.request.block_table)
+        held = len(item.request.block_table) // groups
         if item.count < 1 or item.start < 0:
             raise ValueError(
                 f"request {item.request.id}: {item.count} tokens from position {item.start} is no batch item"
             )
         if held < needed:
             raise ValueError(f"request {item.request.id}: {held} blocks in its table, {needed} needed")
-        # Places without a block lie before all windows: whatever stands there is not read.
-        tables.append(np.maximum(np.asarray(item.request.block_table[:needed], dtype=np.int64), 0))
+        # Places without a block lie before the group's window: whatever stands there is not read.
+        table = item.request.block_table[group : needed * groups : groups]
+        tables.append(np.maximum(np.asarray(table, dtype=np.int64), 0))
 
     decoding = [i for i, item in enumerate(items) if item.count == 1]
     decoding.sort(key=lambda i: -items[i].start)

@@ -51,6 +51,7 @@ from kvtop.protocol.hello import (
     EngineIdentity,
     Geometry,
     Hello,
+    KVGroup,
     ModelFacts,
     PolicyAxis,
     PoolFacts,
@@ -73,7 +74,7 @@ PEER_LINES: Models = (
     Compact,
     RequestKeyframe,
 )
-HELLO_PARTS: Models = (EngineIdentity, ModelFacts, Geometry, PoolFacts, PolicyAxis)
+HELLO_PARTS: Models = (EngineIdentity, ModelFacts, Geometry, KVGroup, PoolFacts, PolicyAxis)
 FRAME_PARTS: Models = (
     RequestChange,
     Event,

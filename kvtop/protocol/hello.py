@@ -50,11 +50,21 @@ class ModelFacts(Message):
 
 
 class PoolFacts(Message):
-    """One pool of blocks: a tier and a KV group."""
+    """One pool of blocks: a tier, whose blocks all KV groups share."""
 
     tier: str = Field(description="device, host, disk")
-    group: int = Field(default=0, description="KV group (layers that share a block table)")
+    group: int = Field(default=0, description="KV group, for engines whose groups have pools of their own")
     blocks: int = Field(ge=0, description="blocks in the pool")
+
+
+class KVGroup(Message):
+    """Layers that share their blocks. A block holds tokens of one group."""
+
+    window: int | None = Field(default=None, description="tokens that its layers see; null: all")
+    layers: int = Field(ge=0, description="layers in the group")
+    padding_layers: int = Field(
+        default=0, ge=0, description="layers that its blocks have room for beyond those, to be as large as the others'"
+    )
 
 
 class Geometry(Message):
@@ -62,8 +72,33 @@ class Geometry(Message):
 
     block_size: int | None = Field(default=None, description="tokens a block holds")
     cache_dtype: str | None = Field(default=None, description="element type of the KV cache")
-    bytes_per_token: int | None = Field(default=None, description="KV bytes of one token over all layers")
+    bytes_per_token: int | None = Field(
+        default=None,
+        description="KV bytes of one token in one block: over the layers of one KV group, padding included",
+    )
+    groups: list[KVGroup] = Field(
+        default_factory=list,
+        description="KV groups; a sequence needs a block of each for every block_size tokens. Empty: one group",
+    )
     pools: list[PoolFacts] = Field(default_factory=list, description="every pool of blocks")
+
+    @property
+    def group_count(self) -> int:
+        """KV groups, 1 where nothing is said of them."""
+        return max(1, len(self.groups))
+
+    @property
+    def padding_share(self) -> float:
+        """What of the KV memory of a token that all groups hold is padding, 0 to 1."""
+        padding = sum(group.padding_layers for group in self.groups)
+        return padding / max(1, padding + sum(group.layers for group in self.groups))
+
+    @property
+    def padding_bytes_per_token(self) -> int | None:
+        """That in bytes; None where the engine does not say what a token takes."""
+        if self.bytes_per_token is None:
+            return None
+        return round(self.bytes_per_token * self.group_count * self.padding_share)
 
 
 class PolicyAxis(Message):

@@ -162,7 +162,7 @@ class BlockArrays:
         return f"{int(self._hash[block]):016x}"
 
     def owners(self, block: int, requests: Mapping[int, RequestRow] | None) -> list[tuple[RequestRow, int]]:
-        """Requests whose table holds ``block``, each with the block's logical place in it."""
+        """Requests whose table holds ``block``, each with the block's place in it."""
         found = []
         for request in (requests or {}).values():
             if block in request.table:

@@ -13,7 +13,7 @@ MAX_NUMBER = 1 << 53
 """Larger numbers are no count, time or size of anything; floats could not hold them exactly either."""
 
 MAX_TABLE = 1 << 20
-"""Longest block table where the pool's size is not known."""
+"""Longest block table; of its places, no more name a block than the pool has."""
 
 _COPIED = tuple(
     name
@@ -28,7 +28,8 @@ NO_BLOCK = -1
 
 @dataclass(slots=True, eq=False)
 class RequestRow:
-    """Fields as in `RequestChange`; None is *not exposed*. ``table[i]`` is the physical block of logical block ``i``."""
+    """Fields as in `RequestChange`; None is *not exposed*. ``table[i]`` is the physical block of logical block ``i``;
+    with several KV groups ``table[i * groups + g]`` is that of group ``g``."""
 
     num: int
     id: str | None = None
@@ -92,7 +93,7 @@ class RequestRow:
             complain(f"request {self.num}: block table goes on at {at} but holds {len(self.table)}")
         elif more and (min(more) < NO_BLOCK or max(more) >= (1 << 62 if pool is None else pool)):
             complain(f"request {self.num}: block table names a block outside the pool")
-        elif at + len(more) > (MAX_TABLE if pool is None else pool):
+        elif at + len(more) > max(MAX_TABLE, pool or 0) or len(more) - more.count(NO_BLOCK) > (pool or MAX_TABLE):
             complain(f"request {self.num}: block table longer than the pool")
         else:
             del self.table[at:]

@@ -1,5 +1,6 @@
 """The block under the cursor: what it holds, for whom, where in their sequences, since when."""
 
+from kvtop.protocol import Geometry
 from kvtop.state import BlockArrays, EngineState
 from kvtop.views.cells import STATE_ROLES, owner_role
 from kvtop.views.exposure import message_rows, not_exposed
@@ -87,10 +88,10 @@ def _facts(state: EngineState, blocks: BlockArrays, block: int, now: float, cell
 
 def _place(state: EngineState, blocks: BlockArrays, block: int) -> list[Part]:
     """Tier and KV group, where there are several."""
-    pools = state.hello.geometry.pools if state.hello else []
+    geometry = state.hello.geometry if state.hello else Geometry()
     tier = tier_of(state, block)
     parts = [] if tier is None else [part(46, f"tier {clean(tier, 16)}", clean(tier, 16))]
-    if len({pool.group for pool in pools}) > 1:
+    if geometry.group_count > 1 or len({pool.group for pool in geometry.pools}) > 1:
         parts.append(part(24, f"group {blocks.group[block]}", ""))
     return parts
 
@@ -111,13 +112,15 @@ def _owners(state: EngineState, blocks: BlockArrays, block: int) -> Part:
     if not found:
         cached = blocks.hash_of(block) is not None
         return part(9, "no owner; its content can be found by its hash" if cached else "no owner", role=Role.DIM)
-    size = state.hello.geometry.block_size if state.hello else None
+    geometry = state.hello.geometry if state.hello else Geometry()
+    size, groups = geometry.block_size, geometry.group_count
     forms: list[list[Span]] = []
     for named in range(min(len(found), NAMED_OWNERS), 0, -1):
         for tokens in (True, False):
             spans: list[Span] = [("owned by ", Role.DIM) if len(found) == 1 else ("shared by ", Role.DIM)]
-            for place, (row, logical) in enumerate(found[:named]):
-                spans.append((", " if place else "", Role.DIM))
+            for number, (row, place) in enumerate(found[:named]):
+                logical = place // groups
+                spans.append((", " if number else "", Role.DIM))
                 spans.append((short(row.name, 24), owner_role(row.num)))
                 span = f" (tokens {logical * size}…{(logical + 1) * size - 1})" if size and tokens else ""
                 spans.append((f" logical {logical}{span}", Role.TEXT))

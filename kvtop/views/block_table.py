@@ -1,14 +1,15 @@
-"""One request's block table: logical block -> physical block, and what that physical block is."""
+"""One request's block table: logical block (and KV group, where there are several) -> physical block, and what that is."""
 
 from collections import Counter
 
+from kvtop.protocol import Geometry
 from kvtop.state import BlockArrays, EngineState, RequestRow
 from kvtop.state.request_row import NO_BLOCK
 from kvtop.views.block_detail import state_name, tier_of
 from kvtop.views.cells import STATE_ROLES
 from kvtop.views.exposure import message_rows, not_exposed
 from kvtop.views.fit import Span, exactly, fit, line, part, wrap
-from kvtop.views.format import count, fixed, plural, short
+from kvtop.views.format import count, fixed, percent, plural, short, size
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Role, Row, clean
 
@@ -20,7 +21,7 @@ _WIDE = 100
 
 
 def table_length(state: EngineState, num: int) -> int:
-    """Logical blocks of a request; 0 where there is none."""
+    """Places in the table of a request; 0 where there is none."""
     row = (state.requests or {}).get(num)
     return len(row.table) if row else 0
 
@@ -28,7 +29,7 @@ def table_length(state: EngineState, num: int) -> int:
 def block_table_rows(
     state: EngineState, num: int, width: int, height: int, now: float, glyphs: Glyphs = UNICODE, *, offset: int = 0
 ) -> list[Row]:
-    """The request, the column titles, then logical blocks from ``offset`` on, one a row."""
+    """The request, the column titles, then places of the table from ``offset`` on, one a row."""
     if state.requests is None:
         return message_rows(not_exposed(state, "requests"), width, height, glyphs)
     request = state.requests.get(num)
@@ -41,7 +42,7 @@ def block_table_rows(
     if not shown:
         rows += wrap([(_elsewhere(state, request), Role.DIM)], width, max(1, room))
     partners = _partners(state, request, [block for _, block in shown])
-    rows += [_entry(state, logical, block, partners.get(block, []), width) for logical, block in shown]
+    rows += [_entry(state, place, block, partners.get(block, []), width) for place, block in shown]
     return glyphs.rows(exactly(rows, width, height))
 
 
@@ -77,6 +78,7 @@ def _summary(state: EngineState, request: RequestRow, width: int) -> Row:
             part(45, _sample(request), ""),
             part(44, f"{count(request.pinned_blocks)} pinned" if request.pinned_blocks else "", ""),
             part(43, f"KV in {clean(request.tier, 16)}" if request.tier else "", ""),
+            part(42, _groups(state), ""),
             part(40, f"attention {clean(request.attention_mode, 32)}" if request.attention_mode else "", ""),
             part(30, f"KV {clean(request.cache_dtype, 32)}" if request.cache_dtype else "", ""),
         ],
@@ -100,8 +102,21 @@ def _sample(request: RequestRow) -> str:
     return f"one of {count(request.siblings)} samples" + (f" of #{request.group}" if request.group is not None else "")
 
 
+def _groups(state: EngineState) -> str:
+    """KV groups, where there are several, and what of the memory is lost because not all have equally many layers."""
+    geometry = state.hello.geometry if state.hello else Geometry()
+    if geometry.group_count == 1:
+        return ""
+    lost = "no padding"
+    if geometry.padding_share:
+        lost = f"{percent(geometry.padding_share)} of KV is padding"
+        if geometry.padding_bytes_per_token is not None:
+            lost += f" ({size(geometry.padding_bytes_per_token)} a token)"
+    return f"{count(geometry.group_count)} KV groups, {lost}"
+
+
 def _given_up(request: RequestRow) -> str:
-    """Blocks at the beginning that slid out of every layer's window."""
+    """Blocks that slid out of the window of all layers that had their KV there."""
     gone = len(request.table) - len(request.held)
     return f"{count(gone)} given up before its window" if gone else ""
 
@@ -121,14 +136,16 @@ def _partners(state: EngineState, request: RequestRow, shown: list[int]) -> dict
     return found
 
 
-def _entry(state: EngineState, logical: int, block: int, partners: list[str], width: int) -> Row:
-    size = state.hello.geometry.block_size if state.hello else None
+def _entry(state: EngineState, place: int, block: int, partners: list[str], width: int) -> Row:
+    geometry = state.hello.geometry if state.hello else Geometry()
+    size, (logical, group) = geometry.block_size, divmod(place, geometry.group_count)
     tokens = f"{logical * size}…{(logical + 1) * size - 1}" if size else "–"
-    spans: list[Span] = [(f"{logical:>7}  {tokens:<13} {block:>8}  ", Role.TEXT)]
+    name = f"{logical}" if geometry.group_count == 1 else f"{logical} g{group}"
+    spans: list[Span] = [(f"{name:>7}  {tokens:<13} {block:>8}  ", Role.TEXT)]
     blocks = state.blocks
     if block == NO_BLOCK:
         return line(
-            [(f"{logical:>7}  {tokens:<13} {'–':>8}  given up: no layer sees these tokens again", Role.DIM)], width
+            [(f"{name:>7}  {tokens:<13} {'–':>8}  given up: no layer sees these tokens again", Role.DIM)], width
         )
     if blocks is None or block >= blocks.total:
         spans.append((not_exposed(state, "blocks") if blocks is None else "beyond the pool", Role.DIM))

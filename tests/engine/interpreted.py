@@ -87,7 +87,7 @@ def _distance(left: Tensor, right: Tensor) -> float:
 
 
 def model_outputs(backend: str) -> list[list[int]]:
-    """Greedy tokens of a random model with one sliding layer: a mixed batch, prefill in chunks, scattered blocks."""
+    """Greedy tokens of a random model with one sliding layer, hence two KV groups: a mixed batch, prefill in chunks, scattered blocks."""
     model = with_windows(random_model(seed=3), (None, 10))
     attention = TorchAttention() if backend == "torch" else attention_backend("triton", "cpu", KV_DTYPES["float32"])
     runner = make_runner(model, blocks=POOL, block_size=8, attention=attention)
@@ -95,7 +95,7 @@ def model_outputs(backend: str) -> list[list[int]]:
     requests = []
     for number, prompt in enumerate(("a", "longer than a block", "x" * 40)):
         ids = model.tokenizer.encode(prompt)
-        table, free = free[:8], free[8:]
+        table, free = free[:16], free[16:]
         requests.append(make_request(number, ids, 12, table=table))
     return generate(runner, requests, chunk=16)
 

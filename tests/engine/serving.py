@@ -13,7 +13,6 @@ from engine.pool import BlockPool
 from engine.request import Request, SamplingParams
 from engine.runner import ModelRunner
 from engine.scheduler import Scheduler
-from engine.window import widest
 
 
 def make_request(
@@ -49,7 +48,7 @@ def make_runner(
     """``cache_dtype``: the weights' unless given."""
     config = model.config
     cache = KVCache(
-        layers=config.layers,
+        layers=model.decoder.groups.layer_slots,
         blocks=blocks,
         block_size=block_size,
         kv_heads=config.kv_heads,
@@ -91,7 +90,7 @@ class Serving:
         assert blocks <= runner.cache.blocks
         self.runner = runner
         self.scheduler = Scheduler(
-            BlockPool(blocks, runner.cache.block_size, windows=widest(runner.decoder.config.windows)),
+            BlockPool(blocks, runner.cache.block_size, windows=runner.decoder.groups.windows),
             policies,
             max_model_len=runner.decoder.config.context,
         )

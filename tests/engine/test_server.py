@@ -12,6 +12,7 @@ import pytest
 from engine.config import EngineConfig
 from engine.core import Engine
 from engine.describe import hello
+from engine.groups import KVGroups
 from engine.server import Server
 from engine.telemetry import Telemetry
 from engine.workload import Arrival
@@ -66,6 +67,7 @@ class Running:
                 block_size=4,
                 cache_dtype="float32",
                 bytes_per_token=8,
+                groups=KVGroups.of((), 1),
                 device="none",
                 attention="none",
                 max_model_len=160,

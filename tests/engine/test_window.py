@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.attention import TorchAttention
-from engine.attention.base import lay_out
+from engine.attention.base import lay_out, lay_out_groups
 from engine.batch import BatchItem
 from engine.build import BuildError, build
 from engine.config import EngineConfig
@@ -19,7 +19,8 @@ from engine.load import TINY, LoadedModel, random_model, with_windows
 from engine.paged_tensor import PagedTensor
 from engine.policy import PolicySet
 from engine.request import NO_BLOCK, Request
-from engine.window import Windows, describe_windows, first_needed_position, parse_windows
+from engine.runner import ModelRunner
+from engine.window import Windows, describe_windows, first_seen, parse_windows
 from kvtop.cli import build_parser
 from kvtop.commands.demo import engine_arguments
 from kvtop.state import EngineState
@@ -32,8 +33,9 @@ from tests.views.scene import check_rows
 
 BLOCKS = 128
 HEADS, GROUP, SIZE = 2, 3, 16
-LAYERS = 4
-PATTERNS: list[Windows] = [(6,) * 4, (9, None, 9, None), (1, 20, None, 8)]
+LAYERS = 5
+PATTERNS: list[Windows] = [(6,) * 5, (9, None, 9, None, 9), (1, 20, None, 8, 8), (11, 3, 3, 11, 11)]
+"""One group; three with padding; five of one layer; three with padding of which none sees all."""
 
 
 @pytest.fixture(scope="module")
@@ -111,17 +113,21 @@ def _reference_logits(model: LoadedModel, tokens: list[int]) -> Tensor:
 
 def _paged_logits(model: LoadedModel, tokens: list[int], chunks: list[int], block_size: int = 4) -> Tensor:
     """The decoder's logits for every position, the tokens coming in chunks of these sizes."""
-    config = model.config
+    config, groups = model.config, model.decoder.groups
     cache = KVCache(
-        layers=LAYERS, blocks=64, block_size=block_size, kv_heads=config.kv_heads, head_size=config.head_size
+        layers=groups.layer_slots,
+        blocks=64,
+        block_size=block_size,
+        kv_heads=config.kv_heads,
+        head_size=config.head_size,
     )
-    request = make_request(0, tokens, 1, table=scattered_table(64, len(tokens), block_size, seed=1))
+    request = make_request(0, tokens, 1, table=scattered_table(64, len(tokens) * len(groups), block_size, seed=1))
     logits, start = [], 0
     for count in chunks:
-        layout = lay_out([BatchItem(request, start, count, True)], block_size, "cpu")
-        layout = replace(layout, sample_rows=torch.arange(count))
+        layouts = lay_out_groups([BatchItem(request, start, count, True)], block_size, "cpu", len(groups))
+        layouts = [replace(layout, sample_rows=torch.arange(count)) for layout in layouts]
         part = torch.tensor(tokens[start : start + count])
-        logits.append(model.decoder.forward(part, layout, cache, TorchAttention()))
+        logits.append(model.decoder.forward(part, layouts, cache, TorchAttention()))
         start += count
     return torch.cat(logits)
 
@@ -139,10 +145,11 @@ def test_the_model_equals_a_masked_reference(model: LoadedModel, windows: Window
 
 
 def _requests(model: LoadedModel) -> list[Request]:
-    free = scattered_table(BLOCKS, BLOCKS * 8, 8, seed=2)
+    places = 12 * len(model.decoder.groups)
+    free = scattered_table(2 * BLOCKS, 2 * BLOCKS * 8, 8, seed=2)
     requests = []
     for number, prompt in enumerate(("a", "the quick brown fox jumps over the lazy dog", "0123456789" * 6)):
-        table, free = free[:12], free[12:]
+        table, free = free[:places], free[places:]
         requests.append(make_request(number, model.tokenizer.encode(prompt), 24, table=table))
     return requests
 
@@ -150,14 +157,16 @@ def _requests(model: LoadedModel) -> list[Request]:
 @pytest.mark.parametrize("windows", PATTERNS, ids=str)
 def test_batching_chunking_and_preemption_change_nothing(model: LoadedModel, windows: Windows) -> None:
     sliding = with_windows(model, windows)
-    alone = [generate(make_runner(sliding, blocks=BLOCKS, block_size=8), [request])[0] for request in _requests(model)]
+    groups = len(sliding.decoder.groups)
+
+    def runner() -> ModelRunner:
+        return make_runner(sliding, blocks=2 * BLOCKS, block_size=8)
+
+    alone = [generate(runner(), [request])[0] for request in _requests(sliding)]
     for chunk in (1000, 7, 1):
-        runner = make_runner(sliding, blocks=BLOCKS, block_size=8)
-        assert generate(runner, _requests(model), chunk=chunk) == alone
-    serving = Serving(
-        make_runner(sliding, blocks=BLOCKS, block_size=8), PolicySet(watermark=0.0, token_budget=32), blocks=40
-    )
-    requests = _requests(model)
+        assert generate(runner(), _requests(sliding), chunk=chunk) == alone
+    serving = Serving(runner(), PolicySet(watermark=0.0, token_budget=32), blocks=40 * groups)
+    requests = _requests(sliding)
     for request in requests:
         request.block_table.clear()
 
@@ -168,12 +177,12 @@ def test_batching_chunking_and_preemption_change_nothing(model: LoadedModel, win
 
     assert serving.serve(requests, interrupt) == alone
     assert any(request.preemptions and request.recomputed for request in requests)
-    assert (serving.scheduler.totals.dropped_blocks > 0) == (None not in windows)
+    assert serving.scheduler.totals.dropped_blocks > 0
 
 
 def test_blocks_that_slide_out_serve_others(model: LoadedModel) -> None:
     """Two requests together outgrow the pool, but not what their windows see of them: nobody is preempted."""
-    sliding = with_windows(model, (6,) * 4)
+    sliding = with_windows(model, (6,) * LAYERS)
 
     def requests() -> list[Request]:
         return [make_request(number, [3 + number, 5, 7], 60) for number in range(2)]
@@ -196,7 +205,7 @@ def test_blocks_that_slide_out_serve_others(model: LoadedModel) -> None:
 
 
 def test_a_request_whose_window_has_lost_a_block_is_refused(model: LoadedModel) -> None:
-    runner = make_runner(with_windows(model, (6,) * 4), blocks=8, block_size=4)
+    runner = make_runner(with_windows(model, (6,) * LAYERS), blocks=8, block_size=4)
     request = make_request(0, [1] * 14, 1, table=[NO_BLOCK, NO_BLOCK, 3, 4])
     request.holes = 2
     assert len(runner.run([BatchItem(request, 13, 1, True)]).tokens) == 1
@@ -204,21 +213,23 @@ def test_a_request_whose_window_has_lost_a_block_is_refused(model: LoadedModel) 
         runner.run([BatchItem(request, 12, 2, True)])
 
 
-@pytest.mark.parametrize("windows", [(6,) * 4, (3, 17, 8, 1)], ids=str)
+@pytest.mark.parametrize("windows", PATTERNS, ids=str)
 def test_blocks_before_all_windows_are_not_read(model: LoadedModel, windows: Windows) -> None:
     """They hold no numbers any more, and nobody notices: neither a decode nor a chunk of a prompt."""
     sliding = with_windows(model, windows)
     block_size = 4
 
     def outputs(spoil: bool, chunk: int) -> list[list[int]]:
-        runner = make_runner(sliding, blocks=BLOCKS, block_size=block_size)
-        request = make_request(0, sliding.tokenizer.encode("0123456789" * 4), 30, table=range(18))
+        runner, groups = make_runner(sliding, blocks=BLOCKS, block_size=block_size), sliding.decoder.groups
+        request = make_request(0, sliding.tokenizer.encode("0123456789" * 4), 30, table=range(18 * len(groups)))
         while request.output_tokens < request.max_tokens:
             advance(runner, [request], chunk)
             if spoil:
-                gone = first_needed_position(windows, request.computed) // block_size
-                for part in runner.cache.parts:
-                    part[:, :, request.block_table[:gone]] = math.nan
+                for group, window in enumerate(groups.windows):
+                    gone = first_seen(window, request.computed) // block_size
+                    table = request.block_table[group :: len(groups)]
+                    for part in runner.cache.parts:
+                        part[:, :, table[:gone]] = math.nan
         assert not spoil or runner.cache.parts[0].isnan().any()
         return [request.token_ids]
 
@@ -226,12 +237,11 @@ def test_blocks_before_all_windows_are_not_read(model: LoadedModel, windows: Win
         assert outputs(True, chunk) == outputs(False, chunk)
 
 
-def test_the_first_position_needed() -> None:
-    assert first_needed_position((), 100) == 0
-    assert first_needed_position((8, None), 100) == 0
-    assert first_needed_position((8, 8), 7) == 0
-    assert first_needed_position((8, 8), 8) == 1
-    assert first_needed_position((8, 3), 100) == 93
+def test_the_first_position_seen() -> None:
+    assert first_seen(None, 100) == 0
+    assert first_seen(8, 7) == 0
+    assert first_seen(8, 8) == 1
+    assert first_seen(1, 100) == 100
 
 
 def test_windows_are_read_from_words() -> None:
@@ -259,7 +269,7 @@ def test_windows_that_cannot_be_are_refused(text: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("windows", "message"), [((8,), "1 windows for 4 layers"), ((8, 0, 8, 8), "a window of 0 tokens")]
+    ("windows", "message"), [((8,), "1 windows for 5 layers"), ((8, 0, 8, 8, 8), "a window of 0 tokens")]
 )
 def test_models_with_impossible_windows_are_refused(model: LoadedModel, windows: Windows, message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -58,7 +58,7 @@ def teacher_forced(model: LoadedModel, case: Case, dtype: str) -> Tensor:
     request = make_request(0, tokens, 1, table=range(blocks))
     layout = lay_out([BatchItem(request, 0, len(tokens), True)], BLOCK_SIZE, "cpu")
     layout = replace(layout, sample_rows=torch.arange(len(case.prompt_ids) - 1, len(tokens)))
-    return model.decoder.forward(torch.tensor(tokens), layout, cache, TorchAttention())
+    return model.decoder.forward(torch.tensor(tokens), [layout], cache, TorchAttention())
 
 
 def measure(model: LoadedModel, names: list[str], cases: list[Case] = CASES) -> list[Accuracy]:
