@@ -11,7 +11,7 @@ from textual.containers import Container
 from textual.geometry import Size
 
 from kvtop.commander import Client, Commander, control_client
-from kvtop.engine_dialogs import abort_form, pause_form, policy_form, preempt_form, reset_form
+from kvtop.engine_dialogs import compact_form, pause_form, policy_form, request_form, reset_form
 from kvtop.errors import UserError
 from kvtop.feed import Feed
 from kvtop.keys import Where, bindings
@@ -271,7 +271,7 @@ class KvtopApp(FrontBufferApp[int]):
         elif message.what == "open":
             self._open_table(message.num)
         else:
-            self._ask(abort_form(row) if message.what == "abort" else preempt_form(row))
+            self._ask(request_form(message.what, self.feed.shown, row))
 
     def _open_table(self, num: int) -> None:
         def content(width: int, first: int, height: int) -> Page:
@@ -360,6 +360,9 @@ class KvtopApp(FrontBufferApp[int]):
 
     def action_reset_cache(self) -> None:
         self._ask(reset_form(self.feed.live))
+
+    def action_compact(self) -> None:
+        self._ask(compact_form(self.feed.live))
 
     def action_redraw(self) -> None:
         self.redraw()

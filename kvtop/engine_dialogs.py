@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 
-from kvtop.protocol import Abort, Pause, PolicyValue, Preempt, ResetPrefixCache, Resume
+import numpy as np
+
+from kvtop.protocol import Abort, Compact, Pause, Pin, PolicyValue, Preempt, ResetPrefixCache, Resume, Unpin
 from kvtop.state import EngineState, RequestRow
-from kvtop.views.format import plural, seconds
+from kvtop.views.format import count, percent, plural, seconds
 from kvtop.views.rows import clean
 from panels.dialogs.confirm_form import ConfirmForm
 from panels.dialogs.policy_form import PolicyForm
@@ -19,6 +21,19 @@ def _holds(row: RequestRow) -> str:
     if row.output_tokens is not None:
         parts.append(plural(row.output_tokens, "output token"))
     return f"{clean(row.name)} is in state {clean(row.state or 'unknown')} and holds {', '.join(parts) or 'an unknown amount'}."
+
+
+def request_form(what: str, state: EngineState, row: RequestRow) -> ConfirmForm:
+    """The dialog behind a key of the requests table: ``abort``, ``preempt``, ``pin`` or ``unpin``."""
+    match what:
+        case "abort":
+            return abort_form(row)
+        case "preempt":
+            return preempt_form(row)
+        case "pin":
+            return pin_form(state, row)
+        case _:
+            return unpin_form(state, row)
 
 
 def abort_form(row: RequestRow) -> ConfirmForm:
@@ -46,6 +61,78 @@ def preempt_form(row: RequestRow) -> ConfirmForm:
         verb="Preempt",
         command=Preempt(id=f"preempt-{row.num}", request=row.num),
     )
+
+
+def pin_form(state: EngineState, row: RequestRow) -> ConfirmForm:
+    sentences = [
+        _holds(row),
+        "The complete blocks of it that the prefix cache has are never evicted from now on, also when it has finished; "
+        "nobody else can use them until they are unpinned.",
+    ]
+    if row.pinned_blocks:
+        sentences.append(
+            f"{plural(row.pinned_blocks, 'block')} of it are pinned already; this takes in what came since."
+        )
+    sentences.append(_all_pinned(state))
+    return ConfirmForm(f"pin {clean(row.name)}?", sentences, "Pin", Pin(id=f"pin-{row.num}", request=row.num))
+
+
+def unpin_form(state: EngineState, row: RequestRow) -> ConfirmForm:
+    known = f" {plural(row.pinned_blocks, 'block')} of it are pinned now." if row.pinned_blocks else ""
+    return ConfirmForm(
+        title=f"unpin {clean(row.name)}?",
+        sentences=(
+            f"What was pinned for it can be evicted again as soon as no request holds it.{known}",
+            "Blocks that another pin holds too stay pinned.",
+            _all_pinned(state),
+        ),
+        verb="Unpin",
+        command=Unpin(id=f"unpin-{row.num}", request=row.num),
+    )
+
+
+def _all_pinned(state: EngineState) -> str:
+    """How much of the pool pins take, and how much they may. The gauge counts only those that no request holds."""
+    limit = state.policy.get("pin_limit")
+    most = f"; pin_limit allows {percent(limit)} of the pool" if isinstance(limit, int | float) else ""
+    idle = _number(state.gauges, "kv_blocks_pinned")
+    return f"In the pool, {idle} pinned blocks have no owner{most}."
+
+
+def compact_form(state: EngineState) -> ConfirmForm:
+    most = state.policy.get("compaction_moves")
+    pace = f"at most {count(most)} an iteration" if isinstance(most, int) else "over the next iterations"
+    return ConfirmForm(
+        title="compact the pool?",
+        sentences=(
+            f"Blocks with content move down to the lowest free places, {pace}, so that the top of the pool becomes free.",
+            *_to_move(state),
+            "Every request keeps its content and goes on meanwhile; only block numbers change, and copying takes time.",
+        ),
+        verb="Compact",
+        command=Compact(id="compact"),
+    )
+
+
+def _to_move(state: EngineState) -> list[str]:
+    """How many blocks lie higher than they need, and whose they are, as far as is known here."""
+    blocks = state.blocks
+    if blocks is None:
+        return []
+    used = np.flatnonzero(blocks.state[: blocks.device])
+    above = used[used >= len(used)]
+    if not len(above):
+        return ["Nothing would move: all blocks with content lie together already."]
+    owners = blocks.owner[above]
+    nums, counts = np.unique(owners[owners >= 0], return_counts=True)
+    most = sorted(zip(counts.tolist(), nums.tolist(), strict=True), reverse=True)
+    rows = state.requests or {}
+    named = [f"{count(n)} of {clean(rows[num].name, 32) if num in rows else f'#{num}'}" for n, num in most[:3]]
+    if len(most) > 3:
+        named.append(f"{count(sum(n for n, _ in most[3:]))} of {plural(len(most) - 3, 'other request')}")
+    if unowned := int((owners < 0).sum()):
+        named.append(f"{count(unowned)} without an owner")
+    return [f"As it is now, {plural(len(above), 'block')} would move: {', '.join(named)}."]
 
 
 def pause_form(state: EngineState) -> ConfirmForm:

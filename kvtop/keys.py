@@ -64,6 +64,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("filter", ("slash",), "/", "show only requests whose id, class or state contains a text", footer="filter"),
     Action("pause_engine", ("E",), "E", "pause or resume the engine (asks first)"),
     Action("reset_cache", ("R",), "R", "make the prefix cache forget everything (asks first)"),
+    Action("compact", ("C",), "C", "compact the pool: move blocks together (asks first)"),
     Action("focus_panel('map')", ("1",), "1", "go to the block map"),
     Action("focus_panel('requests')", ("2",), "2", "go to the requests"),
     Action("focus_panel('queue')", ("3",), "3", "go to the queue"),
@@ -90,6 +91,11 @@ ACTIONS: tuple[Action, ...] = (
     Action("reverse", ("O",), "O", "reverse the order", Where.REQUESTS),
     Action("abort", ("x",), "x", "abort the selected request (asks first)", Where.REQUESTS, "abort"),
     Action("preempt", ("X",), "X", "preempt the selected request (asks first)", Where.REQUESTS, "preempt"),
+    # p is taken everywhere; i and u are letters of pIn and Unpin and lie side by side.
+    Action(
+        "pin", ("i",), "i", "pin: never evict the selected request's cached blocks (asks first)", Where.REQUESTS, "pin"
+    ),
+    Action("unpin", ("u",), "u", "unpin the selected request's blocks (asks first)", Where.REQUESTS, "unpin"),
     Action("clear", ("escape",), "Esc", "clear the filter", Where.REQUESTS),
     *_scrolling(Where.REQUESTS, "request"),
     *_scrolling(Where.QUEUE, "waiting request"),
@@ -125,4 +131,4 @@ def footer_actions(where: Where) -> list[Action]:
     """What the footer names while ``where`` has the focus, the most useful first."""
     everywhere = [action for action in actions(Where.APP) if action.footer]
     local = [action for action in actions(where) if action.footer] if where is not Where.APP else []
-    return everywhere[:2] + local + everywhere[2:]
+    return everywhere[:2] + local[:4] + everywhere[2:] + local[4:]

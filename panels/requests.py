@@ -1,4 +1,4 @@
-"""The table of requests: select, sort, filter, look into, abort, preempt."""
+"""The table of requests: select, sort, filter, look into, abort, preempt, pin."""
 
 from textual import events
 from textual.message import Message
@@ -27,7 +27,7 @@ class RequestsPanel(TitledPanel):
             self.num = num
 
     class Wanted(Message):
-        """The user wants something done with a request: ``open``, ``abort`` or ``preempt``."""
+        """The user wants something done with a request: ``open``, ``abort``, ``preempt``, ``pin`` or ``unpin``."""
 
         def __init__(self, what: str, num: int) -> None:
             super().__init__()
@@ -151,3 +151,9 @@ class RequestsPanel(TitledPanel):
 
     def action_preempt(self) -> None:
         self._want("preempt")
+
+    def action_pin(self) -> None:
+        self._want("pin")
+
+    def action_unpin(self) -> None:
+        self._want("unpin")

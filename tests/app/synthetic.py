@@ -148,7 +148,10 @@ class SyntheticEngine:
             device="cpu, 2 threads",
             attention="torch",
             capabilities=["blocks", "requests", "queue", "events"],
-            commands=["set_policy", "abort", "preempt", "pause", "resume", "reset_prefix_cache", "keyframe"],
+            commands=[
+                *("set_policy", "abort", "preempt", "pause", "resume", "reset_prefix_cache", "keyframe"),
+                *("pin", "unpin", "compact"),
+            ],
             axes=AXES,
             limits={"max_model_len": 4096},
             workload="chat mix A B C D at 1/16",

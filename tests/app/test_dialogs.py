@@ -17,6 +17,11 @@ TO_RESERVING = ("P", "enter", "k", "enter")
 """Opens the policies, takes the first axis (capacity), goes one up from max_utilization."""
 
 
+def _card(b: Bench) -> str:
+    """The dialog's text as if it were on one line."""
+    return " ".join(line.strip("│ ") for line in b.text("card").splitlines())
+
+
 def _sent(b: Bench) -> list[dict[str, Any]]:
     return [command.model_dump() for command in b.control.sent]
 
@@ -161,7 +166,7 @@ async def test_the_screen_goes_on_while_the_engine_thinks(tmp_path: Path) -> Non
         assert b.app.is_running
 
 
-@pytest.mark.parametrize("key", ["E", "R"])
+@pytest.mark.parametrize("key", ["E", "R", "C"])
 def test_cancel_comes_first(key: str, tmp_path: Path) -> None:
     @in_loop
     async def run() -> None:
@@ -230,9 +235,49 @@ async def test_dialogs_fit_the_smallest_terminal(tmp_path: Path) -> None:
 @in_loop
 async def test_a_command_the_engine_does_not_take_is_not_offered(tmp_path: Path) -> None:
     engine = SyntheticEngine()
+    for _ in range(100):
+        engine.step()
     source = SyntheticSource()
     source.put(LinkUp(), engine.hello().model_copy(update={"commands": ["set_policy"]}), engine.keyframe())
     async with bench(tmp_path, source=source) as b:
-        await b.press("E")
-        assert not isinstance(b.app.screen, FormScreen)
-        await b.until(lambda: "this engine takes no command pause" in b.text())
+        for keys, command in ((("E",), "pause"), (("C",), "compact"), (("2", "j", "i"), "pin"), (("u",), "unpin")):
+            await b.press(*keys)
+            assert not isinstance(b.app.screen, FormScreen)
+            await b.until(lambda: f"this engine takes no command {command}" in b.text())  # noqa: B023
+
+
+@in_loop
+async def test_compaction_names_whose_blocks_would_move(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        blocks = b.app.feed.live.blocks
+        assert blocks is not None
+        blocks.state[:], blocks.owner[:] = 0, -1
+        await b.press("C")
+        assert "Nothing would move" in _card(b)
+        await b.press("escape")
+        rows = list((b.app.feed.live.requests or {}).values())
+        # 5 blocks with content, 4 of them higher than the fifth place.
+        for block, row in ((1, rows[0]), (100, rows[0]), (101, rows[0]), (102, rows[1])):
+            blocks.state[block], blocks.owner[block] = 2, row.num
+        blocks.state[103] = 1
+        await b.press("C")
+        card = _card(b)
+        assert f"4 blocks would move: 2 of {rows[0].name}, 1 of {rows[1].name}, 1 without an owner." in card
+        assert "> Cancel <" in card
+
+
+@in_loop
+async def test_pinning_says_what_is_pinned_already_and_how_much_may_be(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        b.app.feed.live.policy["pin_limit"] = 0.25
+        b.app.feed.live.gauges["kv_blocks_pinned"] = 7
+        await b.press("2", "g")
+        row = (b.app.feed.live.requests or {})[b.app.requests.view.selected or 0]
+        row.pinned_blocks = 3
+        await b.press("i")
+        card = _card(b)
+        assert "3 blocks of it are pinned already" in card
+        assert "7 pinned blocks have no owner; pin_limit allows 25% of the pool" in card
+        await b.press("escape", "u")
+        card = _card(b)
+        assert "3 blocks of it are pinned now." in card

@@ -97,6 +97,14 @@ async def _reset_cache(b: Bench, key: str) -> None:
     assert [c.model_dump()["type"] for c in b.control.sent] == ["reset_prefix_cache"]
 
 
+async def _compact(b: Bench, key: str) -> None:
+    await b.press(key)
+    assert " would move: " in b.text("card")
+    await b.press("tab", "enter")
+    await b.until(lambda: "took effect at iteration 4,711" in b.text("card"))
+    assert [c.model_dump(exclude_none=True) for c in b.control.sent] == [{"id": "compact", "type": "compact"}]
+
+
 def _goes_to(id: str) -> Check:
     async def check(b: Bench, key: str) -> None:
         await b.press("4" if id != "events" else "1", key)
@@ -269,6 +277,7 @@ CHECKS: dict[tuple[Where, str], Check] = {
     (Where.APP, "filter"): _filter,
     (Where.APP, "pause_engine"): _pause_engine,
     (Where.APP, "reset_cache"): _reset_cache,
+    (Where.APP, "compact"): _compact,
     (Where.APP, "focus_panel('map')"): _goes_to("map"),
     (Where.APP, "focus_panel('requests')"): _goes_to("requests"),
     (Where.APP, "focus_panel('queue')"): _goes_to("queue"),
@@ -290,6 +299,8 @@ CHECKS: dict[tuple[Where, str], Check] = {
     (Where.REQUESTS, "reverse"): _reverse,
     (Where.REQUESTS, "abort"): _asks("abort", "abort "),
     (Where.REQUESTS, "preempt"): _asks("preempt", "preempt "),
+    (Where.REQUESTS, "pin"): _asks("pin", " pin "),
+    (Where.REQUESTS, "unpin"): _asks("unpin", "unpin "),
     (Where.REQUESTS, "clear"): _clear,
     (Where.REQUESTS, "down"): _selects(("g",), lambda n: 1),
     (Where.REQUESTS, "up"): _selects(("g", "j", "j"), lambda n: 1),
