@@ -11,12 +11,13 @@ import pytest
 from engine.core import Engine
 from engine.fetch import cached_model
 from engine.forking import add_samples
-from engine.load import LoadedModel, load_model, random_model
+from engine.load import LoadedModel, load_model, random_model, with_windows
 from engine.policy import PolicySet
 from engine.pool import BlockPool
 from engine.request import Request
 from engine.scheduler import Scheduler
 from engine.tiers.opening import open_tiers
+from engine.window import parse_windows
 from tests.engine.covering import Value, all_pairs, covering_array, pairs_of
 from tests.engine.golden import CASES
 from tests.engine.serving import make_request, make_runner
@@ -36,7 +37,10 @@ AXES: dict[str, Sequence[Value]] = {
     "compaction": ("off", "when_idle", "continuous"),
     "token_budget": (16, 64),
     "samples": (1, 2),
+    "window": ("full", "21", "13,full"),
 }
+OF_THE_ENGINE = ("samples", "window")
+"""Axes that are no policies."""
 ARRAY = covering_array(AXES)
 BLOCK = 8
 
@@ -45,16 +49,21 @@ class Outcome:
     """What happened over all rows; a row in which nothing was contended proves nothing."""
 
     def __init__(self) -> None:
-        self.preemptions = self.swaps = self.loads = self.copies = self.forks = 0
+        self.preemptions = self.swaps = self.loads = self.copies = self.forks = self.slid = 0
 
 
 def serve(
     model: LoadedModel, work: Sequence[Request], row: dict[str, Value], folder: Path, blocks: int, outcome: Outcome
 ) -> dict[int, list[int]]:
-    """Outputs by num (of siblings too) under the policies of ``row``, with small host and disk tiers."""
-    policies = {axis: value for axis, value in row.items() if axis != "samples"}
+    """Outputs by num (of siblings too) under the policies of ``row``, with small host and disk tiers.
+
+    ``blocks`` for every KV group.
+    """
+    policies = {axis: value for axis, value in row.items() if axis not in OF_THE_ENGINE}
+    model = with_windows(model, parse_windows(str(row["window"]), model.config.layers))
+    blocks *= len(model.decoder.groups)
     runner = make_runner(model, blocks=blocks, block_size=BLOCK)
-    pool = BlockPool(blocks, BLOCK)
+    pool = BlockPool(blocks, BLOCK, windows=model.decoder.groups.windows)
     tiers = open_tiers(pool, runner.cache.parts, host_blocks=blocks // 2, disk_blocks=blocks, disk_path=folder / "kv")
     assert tiers is not None
     scheduler = Scheduler(pool, PolicySet.of({"max_running": 8} | policies), max_model_len=512, tiers=tiers)
@@ -81,6 +90,7 @@ def serve(
                 outcome.swaps += kind == "swap_in"
                 assert kind != "load_failed"
         assert not scheduler.requests, "requests are left that never end"
+        outcome.slid += scheduler.totals.dropped_blocks
         outcome.loads += sum(level.blocks_out for level in tiers.levels)
     finally:
         tiers.close()
@@ -110,18 +120,27 @@ def tiny() -> LoadedModel:
 
 
 @pytest.fixture(scope="module")
-def expected(tiny: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[int]]:
+def expected(tiny: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> dict[Value, dict[int, list[int]]]:
+    """By window: what a run says in which nothing is contended."""
     calm: dict[str, Value] = {"samples": 1, "token_budget": 512}
-    return serve(tiny, _work(), calm, tmp_path_factory.mktemp("calm"), 256, Outcome())
+    return {
+        window: serve(tiny, _work(), calm | {"window": window}, tmp_path_factory.mktemp("calm"), 256, Outcome())
+        for window in AXES["window"]
+    }
+
+
+def test_windows_change_what_is_said(expected: dict[Value, dict[int, list[int]]]) -> None:
+    """Otherwise the rows that have some would prove nothing."""
+    assert all(expected["full"] != said for window, said in expected.items() if window != "full")
 
 
 @pytest.mark.parametrize("number", range(len(ARRAY)))
 def test_no_pair_of_choices_changes_a_token(
-    tiny: LoadedModel, expected: dict[int, list[int]], tmp_path: Path, outcome: Outcome, number: int
+    tiny: LoadedModel, expected: dict[Value, dict[int, list[int]]], tmp_path: Path, outcome: Outcome, number: int
 ) -> None:
     outputs = serve(tiny, _work(), ARRAY[number], tmp_path, 26, outcome)
     for num, output in outputs.items():
-        assert output == expected[num % 1000], f"request {num} under {ARRAY[number]}"
+        assert output == expected[ARRAY[number]["window"]][num % 1000], f"request {num} under {ARRAY[number]}"
 
 
 def test_the_rows_were_contended(outcome: Outcome) -> None:
@@ -130,6 +149,7 @@ def test_the_rows_were_contended(outcome: Outcome) -> None:
     assert outcome.loads > 100
     assert outcome.copies > 50
     assert outcome.forks > 10
+    assert outcome.slid > 100
 
 
 @pytest.mark.model
@@ -141,7 +161,8 @@ def test_golden_continuations_hold_under_every_pair_of_choices(number: int, tmp_
         pytest.fail("the SmolLM2 weights are missing; run: make model")
     cases = [case for case in CASES if len(case.prompt_ids) < 100][:6]
     work = [make_request(n, case.prompt_ids, min(16, len(case.required))) for n, case in enumerate(cases)]
-    outputs = serve(_smollm(path), work, ARRAY[number], tmp_path, 24, Outcome())
+    # The golden texts are those of a model that sees all.
+    outputs = serve(_smollm(path), work, ARRAY[number] | {"window": "full"}, tmp_path, 24, Outcome())
     for num, output in outputs.items():
         assert output == cases[num % 1000].required[: len(output)], f"{cases[num % 1000].prompt} under {ARRAY[number]}"
 
