@@ -202,7 +202,7 @@ def main(argv: list[str] | None = None) -> int:
         server = build(config, reporter.progress, reporter.say, fallback_random=args.fallback_random)
     except BuildError as error:
         reporter.failed(str(error), error.hint)
-        return 1
+        return error.code
     serving.append(server)
     threading.Thread(target=_leave_in_time, args=(server,), name="patience", daemon=True).start()
     try:

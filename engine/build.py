@@ -48,11 +48,12 @@ MIX_RATES = (0.2, 30.0)
 
 
 class BuildError(RuntimeError):
-    """The engine cannot be put together. The text says why, ``hint`` what to do next."""
+    """The engine cannot be put together. The text says why, ``hint`` what to do next, ``code`` is the exit code: 2 where
+    what was asked for is wrong whatever the machine and the model are."""
 
-    def __init__(self, why: str, hint: str = "") -> None:
+    def __init__(self, why: str, hint: str = "", code: int = 1) -> None:
         super().__init__(why)
-        self.hint = hint
+        self.hint, self.code = hint, code
 
 
 def build(
@@ -71,7 +72,7 @@ def build(
     try:
         policies = PolicySet.of((MIX_POLICIES if config.workload == "mix" else {}) | config.policies)
     except ValueError as error:
-        raise BuildError(str(error), "see: kvtop ctl policies") from None
+        raise BuildError(str(error), "see: kvtop ctl policies", code=2) from None
     device = _device(config.device)
     model, notice = _model(config, device, progress, say, fallback_random)
     if config.window:

@@ -14,6 +14,10 @@ from kvtop import __version__
 from kvtop.errors import UserError, one_line
 
 EXIT_CODES = "exit codes: 0 fine, 1 failed or unhealthy, 2 wrong usage"
+_CTL_EXIT_CODES = (
+    "exit codes: 0 done, 1 refused as things are (no such request, no room) or not answered, 2 wrong usage: also an axis or "
+    "a value the engine does not have"
+)
 
 _EPILOG = f"""\
 With no command, kvtop attaches to the one engine it finds in the socket folder.
@@ -120,7 +124,7 @@ def _add_ctl(commands: "argparse._SubParsersAction[_Parser]") -> None:
         "ctl",
         help="command an engine: policies, abort, preempt, pause",
         description="Command an engine. Each command takes effect between two iterations and is logged with who gave it.",
-        epilog=EXIT_CODES,
+        epilog=_CTL_EXIT_CODES,
         allow_abbrev=False,
     )
     _engine_option(ctl)

@@ -4,7 +4,7 @@
 class UserError(Exception):
     """``message`` in one line, ``hint`` (what to do next) in another, ``code`` the exit status.
 
-    Codes: 1 something failed or is unhealthy, 2 the command was used wrongly.
+    Codes: 1 something failed or is unhealthy, 2 the command was used wrongly: at no time can what was typed be right.
     """
 
     def __init__(self, message: str, hint: str = "", code: int = 1) -> None:

@@ -46,13 +46,41 @@ def run(options: argparse.Namespace) -> int:
         reply = ControlClient(control_of(found.path)).send(command, options.timeout)
     except ControlError as error:
         raise UserError(f"engine {found.name}: {one_line(error)}") from None
+    code = 0 if reply.ok else 2 if never_right(command, found.hello) else 1
     if options.json:
         print(json.dumps({"schema": SCHEMA_REPLY, "engine": found.name, **reply.model_dump(exclude={"type"})}))
-        return 0 if reply.ok else 1
-    if not reply.ok:
-        raise UserError(f"engine {found.name} refused: {reply.message or 'no reason given'}")
-    print(printable(_answer(found.name, reply)))
-    return 0
+    elif code:
+        raise UserError(f"engine {found.name} refused: {reply.message or 'no reason given'}", code=code)
+    else:
+        print(printable(_answer(found.name, reply)))
+    return code
+
+
+def never_right(command: Command, hello: Hello | None) -> bool:
+    """Whether a command that was refused can at no time be right for this engine, by what its hello allows: wrong usage.
+
+    What it refuses for the state it is in, or in requests that it has not, is no wrong usage.
+    """
+    if hello is None:
+        return False
+    if isinstance(command, SetPolicy):
+        axes = {axis.name: axis for axis in hello.axes}
+        return any(name not in axes or not allows(axes[name], value) for name, value in command.changes.items())
+    if isinstance(command, Compact):
+        blocks = sum(pool.blocks for pool in hello.geometry.pools if pool.tier == "device")
+        return bool(blocks) and max(command.first or 0, command.end or 0) > blocks
+    return False
+
+
+def allows(axis: PolicyAxis, value: PolicyValue) -> bool:
+    """Whether ``value`` is one of the axis'."""
+    if axis.kind == "choice":
+        return value in axis.choices
+    if axis.kind == "bool" or isinstance(value, bool):
+        return axis.kind == "bool" and isinstance(value, bool)
+    if isinstance(value, str) or (axis.kind == "int" and not isinstance(value, int)):
+        return False
+    return (axis.minimum is None or value >= axis.minimum) and (axis.maximum is None or value <= axis.maximum)
 
 
 def _answer(name: str, reply: Reply) -> str:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kvtop.protocol import Abort, SetPolicy
+from kvtop.commands.ctl import allows, never_right, typed
+from kvtop.protocol import Abort, Compact, Pin, PolicyAxis, SetPolicy
 from tests.cli.fakes import SECRET, FakeEngine, fake_hello
 from tests.cli.run import assert_one_line, environment, kvtop
 
@@ -149,11 +150,57 @@ def test_set_sends_typed_values_and_prints_the_iteration(folder: Path, engine: F
     assert (command.transition, command.dry_run) == ("preempt", True)
 
 
-def test_the_engine_refuses_in_its_own_words(folder: Path, engine: FakeEngine) -> None:
-    assert_one_line(kvtop(folder, "ctl", "set", "nonsense=1"), 1, "no policy axis 'nonsense'; there are capacity")
+def test_the_engine_refuses_in_its_own_words_what_is_wrong_usage(folder: Path, engine: FakeEngine) -> None:
+    assert_one_line(kvtop(folder, "ctl", "set", "nonsense=1"), 2, "no policy axis 'nonsense'; there are capacity")
     done = kvtop(folder, "ctl", "set", "nonsense=1", "--json")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert json.loads(done.stdout)["ok"] is False
+
+
+AXES = {
+    "order": PolicyAxis(name="order", kind="choice", choices={"fcfs": "first come"}),
+    "prefix_cache": PolicyAxis(name="prefix_cache", kind="bool"),
+    "max_running": PolicyAxis(name="max_running", kind="int", minimum=1, maximum=64),
+    "watermark": PolicyAxis(name="watermark", kind="float", minimum=0.0, maximum=0.5),
+}
+
+
+@pytest.mark.parametrize(
+    ("axis", "typed_text", "allowed"),
+    [
+        ("order", "fcfs", True),
+        ("order", "shortest", False),
+        ("prefix_cache", "off", True),
+        ("prefix_cache", "perhaps", False),
+        ("max_running", "64", True),
+        ("max_running", "0", False),
+        ("max_running", "65", False),
+        ("max_running", "1.5", False),
+        ("max_running", "on", False),
+        ("watermark", "0", True),
+        ("watermark", "0.51", False),
+        ("watermark", "nan", False),
+    ],
+)
+def test_only_what_the_axis_has_not_is_wrong_usage(axis: str, typed_text: str, allowed: bool) -> None:
+    value = typed(AXES[axis], typed_text)
+    assert allows(AXES[axis], value) is allowed
+    hello = fake_hello().model_copy(update={"axes": list(AXES.values())})
+    assert never_right(SetPolicy(id="x", changes={axis: value}), hello) is not allowed
+    assert never_right(SetPolicy(id="x", changes={axis: value, "gone": 1}), hello)
+
+
+def test_what_could_be_right_at_another_time_is_no_wrong_usage() -> None:
+    hello = fake_hello()  # of 12 blocks
+    for command in (
+        Abort(id="x", request=99),
+        Pin(id="x", request="r-1"),
+        Compact(id="x"),
+        Compact(id="x", first=0, end=12),
+    ):
+        assert not never_right(command, hello)
+    assert never_right(Compact(id="x", first=0, end=13), hello)
+    assert not never_right(SetPolicy(id="x", changes={"nonsense": 1}), None), "nothing is known of what it allows"
 
 
 def test_json_replies(folder: Path, engine: FakeEngine) -> None:

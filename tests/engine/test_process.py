@@ -55,3 +55,11 @@ def test_it_ends_with_its_parents_pipe(engine: "subprocess.Popen[str]", tmp_path
     engine.stdin.close()
     assert engine.wait(30) == 0
     assert _sockets(tmp_path) == []
+
+
+@pytest.mark.parametrize("setting", ["nonsense=1", "max_running=0", "order"])
+def test_a_policy_that_cannot_be_is_wrong_usage(setting: str, tmp_path: Path) -> None:
+    environment = os.environ | {"KVTOP_SOCKET_DIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*COMMAND, "--set", setting], capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 2
+    assert setting.partition("=")[0] in done.stdout
