@@ -396,7 +396,7 @@ class Scheduler:
     def release(self, request: Request, now: float) -> None:
         """A running request gives up its blocks, and what was promised to it. Copies to them are not waited for."""
         if self.tiers is not None:
-            self.tiers.cancel_load(request.num)
+            self.tiers.loads.cancel(request.num)
         for block in FREE_ORDERS[self.policies.free_order].arrange(request.held):
             self.pool.release(block, request.num, now)
         request.block_table, request.holes, request.chained = [], 0, 0

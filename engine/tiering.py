@@ -80,26 +80,26 @@ def begin_load(scheduler: "Scheduler", tiers: Tiers, request: Request, now: floa
     """
     first, pool = len(request.block_table), scheduler.pool
     if request.num in tiers.swapped:
-        blocks = tiers.swapped_blocks(request.num, first)
+        blocks = tiers.swaps.blocks(request.num, first)
         if not blocks:
             tiers.drop(request.num, now)  # The prefix cache has kept all of it.
             return False
         scheduler.extend_table(request, first + blocks, now)
-        tiers.load_swapped(request, first, now)
+        tiers.loads.load_swapped(request, first, now)
     else:
         if not scheduler.policies.prefix_cache or scheduler.policies.offload == "off":
             return False
         complete = complete_places(pool, len(request.token_ids) - 1)
         hashes = extend_hashes(request, complete, pool.block_size, pool.groups)
-        places = tiers.find(first, hashes[:complete])
+        places = tiers.loads.find(first, hashes[:complete])
         del places[len(places) - len(places) % pool.groups :]
         if request.admissions == 1:
-            tiers.count_lookup(complete - first, places)
+            tiers.loads.count_lookup(complete - first, places)
         del places[tiers.room - tiers.room % pool.groups :]
         if not places:
             return False
         scheduler.extend_table(request, first + len(places), now)
-        tiers.load(request, first, places, now)
+        tiers.loads.load(request, first, places, now)
     request.enter(RequestState.LOADING, now)
     return True
 
@@ -111,7 +111,7 @@ def candidates(scheduler: "Scheduler", tiers: Tiers) -> list[Request]:
     books = None if swap is None else tiers.named(swap.tier)
     if books is None or policies.tier_full != "block":
         return scheduler.running
-    return [r for r in scheduler.running if r.state is RequestState.LOADING or tiers.swap_room(r, books)]
+    return [r for r in scheduler.running if r.state is RequestState.LOADING or tiers.swaps.room(r, books)]
 
 
 def filled(scheduler: "Scheduler", tiers: Tiers, request: Request, start: int, end: int, now: float) -> None:
@@ -121,7 +121,7 @@ def filled(scheduler: "Scheduler", tiers: Tiers, request: Request, start: int, e
     pool = scheduler.pool
     for block in request.block_table[complete_places(pool, start) : complete_places(pool, end)]:
         if (hash_ := pool.hash_of(block)) != NO_HASH:
-            tiers.store(block, hash_, now)
+            tiers.storing.store(block, hash_, now)
 
 
 def hit(scheduler: "Scheduler", tiers: Tiers, blocks: list[int], now: float) -> None:
@@ -133,7 +133,7 @@ def hit(scheduler: "Scheduler", tiers: Tiers, blocks: list[int], now: float) -> 
             continue
         # Uses count the table that computed it too.
         if scheduler.pool.uses[block] > REUSES:
-            tiers.store(block, scheduler.pool.hash_of(block), now)
+            tiers.storing.store(block, scheduler.pool.hash_of(block), now)
 
 
 def work_ahead(scheduler: "Scheduler", tiers: Tiers, now: float) -> None:
@@ -142,19 +142,21 @@ def work_ahead(scheduler: "Scheduler", tiers: Tiers, now: float) -> None:
     if policies.offload not in AHEAD:
         return
     wanted = max(2, pool.total // SPARE_SHARE)
-    while pool.cached_blocks and pool.free_blocks + tiers.ahead < wanted and tiers.ahead < AHEAD_AT_ONCE:
+    while (
+        pool.cached_blocks and pool.free_blocks + tiers.storing.ahead < wanted and tiers.storing.ahead < AHEAD_AT_ONCE
+    ):
         # What is promised to running requests must stay available.
-        if pool.available <= scheduler.reserved_blocks or not tiers.store_room(now):
+        if pool.available <= scheduler.reserved_blocks or not tiers.storing.room(now):
             return
         block = pool.hold_next_evicted(now)
         hash_ = pool.hash_of(block)
-        if tiers.knows(hash_):
+        if tiers.storing.knows(hash_):
             pool.unhold(block, forget=True)
         elif policies.offload == "by_priority" and pool.priority[block] < MIN_PRIORITY:
             pool.evictions += 1
             pool.unhold(block, forget=True)
         else:
-            tiers.store_ahead(block, hash_, now)
+            tiers.storing.store_ahead(block, hash_, now)
 
 
 def effects(old: PolicySet, new: PolicySet, tiers: Tiers | None) -> list[str]:

@@ -74,10 +74,10 @@ class Swap(Recompute):
         books = tiers.named(self.tier)
         if scheduler.copies.awaits(victim):
             return super().take(scheduler, victim, now, cause)  # Its blocks do not hold yet what they should.
-        if books is None or not tiers.swap_room(victim, books):
-            tiers.refuse_swap(victim, self.tier)
+        if books is None or not tiers.swaps.room(victim, books):
+            tiers.swaps.refuse(victim, self.tier)
             return super().take(scheduler, victim, now, cause)
-        tiers.swap_out(victim, books, now)
+        tiers.swaps.out(victim, books, now)
         super().take(scheduler, victim, now, cause)
         return 0
 

@@ -8,7 +8,8 @@ import numpy as np
 from engine.prefix import NO_HASH
 from engine.request import Request, RequestState
 from engine.tiers.books import CACHED, FREE, HELD, NOBODY, TRANSFER, TierBooks
-from engine.tiers.tiers import DEVICE, Tiers
+from engine.tiers.tiers import Tiers
+from engine.tiers.transfers import DEVICE
 
 
 def tier_violations(tiers: Tiers, requests: Mapping[int, Request]) -> list[str]:

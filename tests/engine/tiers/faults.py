@@ -9,8 +9,11 @@ from engine import tiering
 from engine.pool import ACTIVE, BlockPool
 from engine.tiers.books import TierBooks
 from engine.tiers.mover import CopyResult
+from engine.tiers.storing import Storing
 from engine.tiers.swapped import Loaded
-from engine.tiers.tiers import DEVICE, Tiers
+from engine.tiers.swapping import Swaps
+from engine.tiers.tiers import Tiers
+from engine.tiers.transfers import DEVICE
 
 
 @contextmanager
@@ -23,7 +26,7 @@ def loaded_before_the_copies_end() -> Iterator[None]:
         for loading in list(self.loading.values()):
             del self.loading[loading.num]
             loading.cancelled = True
-            done.append(self._complete(loading, now))
+            done.append(self.loads.completed(loading, now))
         return done
 
     with patch.object(Tiers, "poll", hasty):
@@ -82,14 +85,18 @@ def slot_reused_while_it_is_read() -> Iterator[None]:
 @contextmanager
 def failed_write_taken_for_done() -> Iterator[None]:
     """A copy out that failed counts as complete: the block is lost, and nobody knows."""
-    left, stored = Tiers._left, Tiers._stored
+    left, stored = Swaps._left, Storing._stored
 
     def fine(result: CopyResult) -> CopyResult:
         return replace(result, error=None) if result.copy.source.tier == DEVICE else result
 
     with (
-        patch.object(Tiers, "_left", lambda self, flight, result, *more: left(self, flight, fine(result), *more)),
-        patch.object(Tiers, "_stored", lambda self, flight, result, *more: stored(self, flight, fine(result), *more)),
+        patch.object(
+            Swaps, "_left", lambda self, state, place, result, now: left(self, state, place, fine(result), now)
+        ),
+        patch.object(
+            Storing, "_stored", lambda self, result, now, *, ahead: stored(self, fine(result), now, ahead=ahead)
+        ),
     ):
         yield
 
@@ -97,7 +104,7 @@ def failed_write_taken_for_done() -> Iterator[None]:
 @contextmanager
 def slots_of_the_dead() -> Iterator[None]:
     """A request that ends while it is swapped out leaves its slots behind."""
-    with patch.object(Tiers, "drop", lambda self, num, now: self.cancel_load(num)):
+    with patch.object(Tiers, "drop", lambda self, num, now: self.loads.cancel(num)):
         yield
 
 

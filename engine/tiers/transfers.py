@@ -1,0 +1,144 @@
+"""Copies between tiers under way: begun, handed to the mover, booked when they end. And what is told of the tiers.
+
+A copy under way holds its device block (`BlockPool.hold`): whatever becomes of the requests meanwhile, the block is not
+taken for anything else before the copy has ended. A slot is readable only when the copy into it is complete, and is not
+taken for other content while it is read. What fails is reported and computed again; nothing else depends on it.
+
+No clock and no bytes here: times come from the caller, bytes are the mover's.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from engine.pool import BlockPool
+from engine.tiers.books import TierBooks
+from engine.tiers.levels import Level, Traffic
+from engine.tiers.mover import Copy, CopyResult, CopyService, Place
+from engine.tiers.swapped import TierNews
+
+DEVICE = 0
+NEWS_KEPT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    """A copy under way. ``ended`` is told its result and the time (monotonic seconds), once."""
+
+    copy: Copy
+    ended: Callable[[CopyResult, float], None]
+
+
+class Transfers:
+    """``books``: the tiers below the device from the fastest to the slowest, at least one. Not thread-safe."""
+
+    def __init__(self, pool: BlockPool, books: Sequence[TierBooks], mover: CopyService) -> None:
+        self.pool = pool
+        self.books = list(books)
+        self.mover = mover
+        self.levels = [Level() for _ in range(len(books) + 1)]
+        """By tier number, the device first."""
+        self.traffic: dict[tuple[int, int], Traffic] = {}
+        self.news: deque[TierNews] = deque(maxlen=NEWS_KEPT)
+        self.offloaded_bytes = 0
+        """Copied from the device to lower tiers, ever."""
+        self.promoted_blocks = 0
+        """Copied from lower tiers to the device, ever."""
+        self._outbox: list[Copy] = []
+        self._flights: dict[int, _Flight] = {}
+        self._next = 0
+
+    # Gauges
+
+    @property
+    def pending(self) -> int:
+        """Copies under way."""
+        return len(self._flights)
+
+    @property
+    def flights(self) -> list[Copy]:
+        """The copies under way."""
+        return [flight.copy for flight in self._flights.values()]
+
+    def name(self, tier: int) -> str:
+        return "device" if tier == DEVICE else self.books[tier - 1].name
+
+    def named(self, name: str) -> TierBooks | None:
+        """The books of the tier of that name; None where there is none."""
+        return next((books for books in self.books if books.name == name), None)
+
+    @property
+    def room(self) -> int:
+        """Copies that can begin now."""
+        return self.mover.room - len(self._outbox)
+
+    # Copies
+
+    def begin(
+        self, source: Place, target: Place, ended: Callable[[CopyResult, float], None], *, urgent: bool = False
+    ) -> None:
+        """A copy begins with the next `flush`; the caller has marked both its places. ``urgent``: a request waits for it."""
+        copy = Copy(self._next, source, target, urgent)
+        self._next += 1
+        self._flights[copy.num] = _Flight(copy, ended)
+        self._outbox.append(copy)
+
+    def flush(self) -> None:
+        """Hand what was begun to the mover. Not while copies within the device are planned and not done: what they
+        write is to be copied out, and what they read may be taken for blocks that come in."""
+        for copy in self._outbox:
+            self.mover.submit(copy)
+        self._outbox.clear()
+
+    def end_copies(self, now: float) -> None:
+        """Book the copies that have ended, and tell those who began them."""
+        for result in self.mover.poll():
+            flight = self._flights.pop(result.copy.num)
+            self._book(result)
+            flight.ended(result, now)
+
+    def wait(self, seconds: float) -> bool:
+        """Until a copy has ended: only where nothing can run before that. False when none did in that time."""
+        return self.mover.wait(seconds)
+
+    def stalled(self, ms: float) -> None:
+        """Nothing could run for that long because of copies under way: booked on the tiers they go to or come from."""
+        lower = {max(copy.source.tier, copy.target.tier) for copy in self.flights}
+        pairs = {(copy.source.tier, copy.target.tier) for copy in self.flights}
+        for tier in lower:
+            self.levels[tier].stalls += 1
+            self.levels[tier].stall_ms += ms
+        for pair in pairs:
+            self.traffic.setdefault(pair, Traffic()).stalls += 1
+
+    def close(self) -> None:
+        self.mover.close()
+
+    def tell(
+        self,
+        kind: str,
+        tier: str,
+        detail: str,
+        *,
+        severity: str = "info",
+        num: int | None = None,
+        blocks: int | None = None,
+        tokens: int | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        """Something to be told to viewers; see `TierNews`."""
+        self.news.append(TierNews(kind, tier, detail, severity, num, blocks, tokens, seconds))
+
+    def _book(self, result: CopyResult) -> None:
+        source, target = result.copy.source.tier, result.copy.target.tier
+        if result.error is not None:
+            self.levels[max(source, target)].failures += 1
+            return
+        self.levels[source].went_out(result.bytes, result.ms)
+        self.levels[target].came_in(result.bytes, result.ms)
+        traffic = self.traffic.setdefault((source, target), Traffic())
+        traffic.blocks += 1
+        traffic.bytes += result.bytes
+        traffic.ms += result.ms
+        self.offloaded_bytes += result.bytes if source == DEVICE else 0
+        self.promoted_blocks += target == DEVICE
