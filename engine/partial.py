@@ -1,12 +1,13 @@
-"""Partial reuse: a request takes over the first tokens of a cached block whose rest differs from its own.
+"""Partial reuse: a request goes on with the first tokens of a cached block whose rest differs from its own: with a
+copy of them, or with the block itself where nobody uses it.
 
 What hashes cannot tell is kept here: the token ids of complete blocks, by the hash of the content they continue and by
 their first token. An entry names its block by hash alone and counts only while the pool finds that hash, so nothing is
-to be done when a block is evicted or moved. After TensorRT-LLM's copy on partial reuse.
+to be done when a block is evicted or moved. After TensorRT-LLM's partial reuse, with and without a copy.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -53,8 +54,9 @@ class PartialIndex:
         if self._entries > 2 * self._pool.total + CANDIDATES:
             self._sweep()
 
-    def find(self, request: Request) -> Part | None:
-        """The longest part that continues the blocks of ``request``, all of which are complete.
+    def find(self, request: Request, *, idle: bool = False) -> Part | None:
+        """The longest part that continues the blocks of ``request``, all of which are complete. ``idle``: of blocks that
+        nobody uses.
 
         Its last token is never part of it: computing it yields the next one.
         """
@@ -67,16 +69,20 @@ class PartialIndex:
         known = self._blocks.get((_parent(request, place, pool.groups), wanted[0]), {})
         for hash_ in islice(reversed(known), CANDIDATES):
             common = _common(known[hash_], wanted)
-            if (best is None or common > best.tokens) and (blocks := self._find(hash_)) is not None:
+            if (best is None or common > best.tokens) and (blocks := self._find(hash_, idle=idle)) is not None:
                 best = Part(blocks, common)
         return best
 
-    def _find(self, hash_: int) -> tuple[int, ...] | None:
-        """The blocks of all groups with the content of this hash, if all are there and can be read."""
-        blocks = []
-        for group in range(self._pool.groups):
-            block = self._pool.lookup(of_group(hash_, group))
-            if block is None or self._pool.incoming[block]:
+    def _find(self, hash_: int, *, idle: bool) -> tuple[int, ...] | None:
+        """The blocks of all groups with the content of this hash, if all are there and can be read; or taken over."""
+        pool, blocks = self._pool, []
+        for group in range(pool.groups):
+            content = of_group(hash_, group)
+            if idle:
+                block = next((b for b in pool.index.blocks(content) if pool.is_evictable(b)), None)
+            else:
+                block = pool.lookup(content)
+            if block is None or pool.incoming[block]:
                 return None
             blocks.append(block)
         return tuple(blocks)
@@ -130,7 +136,29 @@ def copy_part(scheduler: "Scheduler", request: Request, now: float) -> None:
         pool.write(own, part.tokens, now)
         why = f"begins with the same {part.tokens} tokens"
         scheduler.copies.add(request, BlockCopy(block, own, part.tokens), why)
+    _count(scheduler, request, part)
+
+
+def take_over_part(scheduler: "Scheduler", request: Request, now: float) -> None:
+    """Let ``request``, just admitted with its prefix hits, go on in the block itself that begins like its next one, if
+    one is cached that nobody uses. It takes the place of a block that the request would have taken."""
+    part = scheduler.partial.find(request, idle=True)
+    if part is None:
+        return
+    for block in part.blocks:
+        scheduler.pool.reclaim(block, request.num, part.tokens, now)
+        request.block_table.append(block)
+        scheduler.promised.keep(request)
+    _count(scheduler, request, part)
+
+
+def _count(scheduler: "Scheduler", request: Request, part: Part) -> None:
+    """The tokens of the part count as prefix hits."""
     request.computed += part.tokens
     request.cached = request.computed
     if request.admissions == 1:
         scheduler.totals.prefix_hit_tokens += part.tokens
+
+
+PARTS: dict[str, Callable[["Scheduler", Request, float], None]] = {"copy": copy_part, "exclusive": take_over_part}
+"""What each value of the axis but off does for a request that starts."""

@@ -5,7 +5,8 @@ it) → `seal` once it is complete and computed (it has a hash, is never written
 tables) → `release` → *cached* if it has a hash (no owner, content valid, evictable; *pinned* instead, and not
 evictable, while a pin holds it), else *free*. `take` takes a free
 block, the one freed last; only when there is none, it evicts the cached block that the order of eviction
-(`engine.policies.eviction`) puts first. After vLLM v1's block pool.
+(`engine.policies.eviction`) puts first. `reclaim` makes a cached block a writable one that keeps its first tokens.
+After vLLM v1's block pool.
 
 Nothing here is O(blocks) but what is asked for keyframes, `reset_hashes` (O(hashed blocks)) and `set_eviction`.
 """
@@ -221,6 +222,27 @@ class BlockPool:
         self._last_use[block] = now
         self._enter(block, ACTIVE)
         return block
+
+    def reclaim(self, block: int, owner: int, fill: int, now: float) -> None:
+        """The cached ``block`` is ``owner``'s own from now on, with its first ``fill`` tokens; the rest is to be written
+        anew. It can be found no more, which counts as an eviction. Raises `PoolError` unless it is evictable."""
+        if not self.is_evictable(block):
+            raise PoolError(f"block {block} ({BLOCK_STATES[self._state[block]]}) cannot be taken over: it is not idle")
+        if not 0 < fill <= self._fill[block]:
+            raise PoolError(f"block {block} has {self._fill[block]} tokens, {fill} were to be taken over")
+        self.evictable.remove(block)
+        self.forget(block)
+        self.evictions += 1
+        self._refs[block] = 1
+        self._uses[block] = 1
+        self._priority[block] = DEFAULT_PRIORITY
+        self._expires[block] = inf
+        self._owner[block] = owner
+        self._fill[block] = fill
+        self._sealed[block] = False
+        self._last_use[block] = now
+        self.group_tokens[self._group[block]] += fill
+        self._enter(block, ACTIVE)
 
     def share(self, block: int, owner: int, now: float, *, fork: bool = False) -> None:
         """One more table holds ``block``: a prefix hit, or a ``fork``, which may share a block in use before it is

@@ -183,7 +183,7 @@ class Scheduler:
             write_kv(request, item.start, item.start + item.count, self.pool, now, hashing=hashing)
             if self.tiers is not None:
                 tiering.filled(self, self.tiers, request, item.start, item.start + item.count, now)
-            if hashing and self.policies.partial_reuse == "copy":
+            if hashing and self.policies.partial_reuse != "off":
                 self.partial.filled(request, item.start, item.start + item.count)
             if drawn:
                 finished += take_tokens(self, item, drawn, now)

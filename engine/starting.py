@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from engine import tiering
 from engine.admission import never_fits, weigh
 from engine.draft import Draft
-from engine.partial import copy_part
+from engine.partial import PARTS
 from engine.plan import Admission, HeadVerdict
 from engine.policies.capacity import CAPACITIES
 from engine.progress import retain
@@ -106,8 +106,8 @@ def _start(scheduler: "Scheduler", request: Request, hits: list[int], draft: Dra
     if scheduler.tiers is not None:
         tiering.hit(scheduler, scheduler.tiers, hits, now)
     loading = scheduler.tiers is not None and tiering.begin_load(scheduler, scheduler.tiers, request, now)
-    if not loading and policies.prefix_cache and policies.partial_reuse == "copy":
-        copy_part(scheduler, request, now)
+    if not loading and policies.prefix_cache and (part := PARTS.get(policies.partial_reuse)) is not None:
+        part(scheduler, request, now)
     count = 0 if loading else min(request.remaining, draft.budget)
     if count:
         scheduler.assign(request, count, draft, now)

@@ -229,12 +229,7 @@ def _describe_the_rest(plan: ChangePlan, scheduler: "Scheduler") -> None:
             "their room is needed."
         )
     if new.partial_reuse != old.partial_reuse:
-        say(
-            "A prefix hit ends with the last complete block; what was known of the tokens of others is forgotten."
-            if new.partial_reuse == "off"
-            else "Where its complete blocks end, a new request copies the beginning of a cached block that fits; only "
-            "blocks completed from now on are known that well."
-        )
+        say(_partial_reuse(old, new))
     if new.token_budget != old.token_budget:
         say(f"An iteration computes at most {new.token_budget} tokens, no more {old.token_budget}.")
         if (late := len(scheduler.running) - len(plan.victims) - new.token_budget) > 0:
@@ -244,6 +239,17 @@ def _describe_the_rest(plan: ChangePlan, scheduler: "Scheduler") -> None:
             f"The watermark goes from {spell(old.watermark)} to {spell(new.watermark)}: admissions leave "
             f"{counted(int(new.watermark * pool.total), 'block')} free while something runs."
         )
+
+
+def _partial_reuse(old: PolicySet, new: PolicySet) -> str:
+    if new.partial_reuse == "off":
+        return "A prefix hit ends with the last complete block; what was known of the tokens of others is forgotten."
+    does = {
+        "copy": "copies the beginning of a cached block that fits",
+        "exclusive": "takes over a cached block that begins alike, if nobody uses it, which the cache then loses",
+    }[new.partial_reuse]
+    known = "; only blocks completed from now on are known that well" if old.partial_reuse == "off" else ""
+    return f"Where its complete blocks end, a new request {does}{known}."
 
 
 def _next_head(plan: ChangePlan, scheduler: "Scheduler") -> str:

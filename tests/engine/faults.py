@@ -266,8 +266,8 @@ def overlong_part() -> Iterator[None]:
     """Of a block that only begins like a request's own, one token too many is copied."""
     find = PartialIndex.find
 
-    def greedy(self: PartialIndex, request: Request) -> Part | None:
-        part = find(self, request)
+    def greedy(self: PartialIndex, request: Request, *, idle: bool = False) -> Part | None:
+        part = find(self, request, idle=idle)
         room = len(request.token_ids) - 1 - self._pool.tokens_in(len(request.block_table))
         if part is None or part.tokens >= min(self._pool.block_size, room):
             return part
@@ -281,6 +281,41 @@ def overlong_part() -> Iterator[None]:
 def part_of_another_prefix() -> Iterator[None]:
     """A block is taken to continue a request's prefix because its tokens fit, whatever came before them."""
     with patch("engine.partial._parent", lambda request, place, groups: place):
+        yield
+
+
+@contextmanager
+def hash_left_behind() -> Iterator[None]:
+    """A block that was taken over can still be found by the content whose end is about to be overwritten."""
+    reclaim = BlockPool.reclaim
+
+    def careless(self: BlockPool, block: int, owner: int, fill: int, now: float) -> None:
+        with patch.object(BlockPool, "forget", lambda self, block: None):
+            reclaim(self, block, owner, fill, now)
+
+    with patch.object(BlockPool, "reclaim", careless):
+        yield
+
+
+@contextmanager
+def taken_over_in_use() -> Iterator[None]:
+    """A block is taken over while another request holds it, with references counted as they should."""
+    reclaim, find = BlockPool.reclaim, PartialIndex.find
+
+    def grabbed(self: BlockPool, block: int, owner: int, fill: int, now: float) -> None:
+        if not self.refs_of(block):
+            reclaim(self, block, owner, fill, now)
+            return
+        self.share(block, owner, now)
+        self.forget(block)
+        self.group_tokens[int(self.group[block])] += fill - int(self.fill[block])
+        self.fill[block] = fill
+        self.sealed[block] = False
+
+    def any_block(self: PartialIndex, request: Request, *, idle: bool = False) -> Part | None:
+        return find(self, request)
+
+    with patch.object(BlockPool, "reclaim", grabbed), patch.object(PartialIndex, "find", any_block):
         yield
 
 
@@ -306,5 +341,7 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
         copy_too_late,
         overlong_part,
         part_of_another_prefix,
+        hash_left_behind,
+        taken_over_in_use,
     )
 }

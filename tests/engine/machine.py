@@ -56,7 +56,7 @@ VALUES: dict[str, st.SearchStrategy[bool | int | float | str]] = {
     "compaction": st.sampled_from(list(COMPACTIONS)),
     "compaction_moves": st.sampled_from([1, 3, 16]),
     "prefix_cache": st.booleans(),
-    "partial_reuse": st.sampled_from(["copy", "copy", "off"]),
+    "partial_reuse": st.sampled_from(["copy", "exclusive", "copy", "exclusive", "off"]),
     "max_running": st.integers(1, 8),
     "token_budget": st.sampled_from([64, 32, 16, 1]),
     "watermark": st.sampled_from([0.0, 0.1, 0.5]),

@@ -32,7 +32,7 @@ AXES: dict[str, Sequence[Value]] = {
     "free_order": ("tail_first", "head_first"),
     "offload": ("off", "on_evict", "on_fill", "by_reuse", "by_priority"),
     "tier_full": ("drop", "block"),
-    "partial_reuse": ("off", "copy"),
+    "partial_reuse": ("off", "copy", "exclusive"),
     "prefix_cache": (True, False),
     "compaction": ("off", "when_idle", "continuous"),
     "token_budget": (16, 64),

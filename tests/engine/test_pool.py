@@ -275,3 +275,33 @@ def test_tokens_in_use_count_shared_content_once() -> None:
     own = pool.take(2, 1.0)
     pool.write(own, 3, 1.0)
     assert pool.tokens_in_use == 7 == int(np.sum(pool.fill))
+
+
+def test_a_cached_block_can_be_taken_over_and_nothing_else() -> None:
+    pool = BlockPool(4, 4)
+    block = pool.take(1, 0.0)
+    pool.write(block, 4, 0.0)
+    pool.seal(block, 7)
+    with pytest.raises(PoolError, match=r"active.* cannot be taken over"):
+        pool.reclaim(block, 2, 2, 1.0)
+    pool.release(block, 1, 1.0)
+    for fill in (0, 5):
+        with pytest.raises(PoolError, match="has 4 tokens"):
+            pool.reclaim(block, 2, fill, 1.0)
+    pool.pin(block)
+    with pytest.raises(PoolError, match=r"pinned.* cannot be taken over"):
+        pool.reclaim(block, 2, 2, 1.0)
+    pool.unpin(block)
+    pool.hold_next_evicted(1.0)
+    with pytest.raises(PoolError, match=r"transfer.* cannot be taken over"):
+        pool.reclaim(block, 2, 2, 1.0)
+    pool.unhold(block)
+    pool.reclaim(block, 2, 3, 2.0)
+    assert pool.lookup(7) is None
+    assert (pool.tokens_in_use, pool.evictions, pool.available, pool.active_blocks) == (3, 1, 3, 1)
+    pool.write(block, 4, 2.0)
+    pool.seal(block, 8)
+    pool.release(block, 2, 3.0)
+    assert pool.lookup(8) == block
+    with pytest.raises(PoolError, match="cannot be taken over"):
+        pool.reclaim(pool.take(3, 3.0), 2, 1, 3.0)
