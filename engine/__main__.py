@@ -96,7 +96,12 @@ def parser() -> argparse.ArgumentParser:
         help="sliding window by layer, repeated over the layers: 64, or 64,full (default: the model's own)",
     )
     p.add_argument("--seed", type=int, default=0, help="of the workload and of random weights")
-    p.add_argument("--workload", default="none", choices=["none", "mix"], help="mix: the demo's chat mix")
+    p.add_argument(
+        "--workload",
+        default="none",
+        choices=["none", "mix", "sharing"],
+        help="mix: the demo's chat mix; sharing: samples, kept prompts, tenants",
+    )
     p.add_argument(
         "--rate",
         type=float,

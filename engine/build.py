@@ -14,6 +14,7 @@ from engine.fetch import FetchError, Progress, ensure_model
 from engine.gguf import GgufError
 from engine.kv_cache import KVCache, KVCacheError
 from engine.load import SMOLLM2_SHAPE, LoadedModel, load_model, random_model, with_windows
+from engine.mixes import MIXES
 from engine.paged_tensor import kv_dtype
 from engine.policy import PolicySet
 from engine.pool import BlockPool
@@ -41,9 +42,6 @@ MIX_POLICIES: dict[str, PolicyValue] = {"token_budget": 128}
 MIX_QUEUE = 16
 """Waiting requests at which the mix holds its arrivals back, so that waiting times stay those of a busy engine."""
 
-MIX_LOAD = 0.8
-"""Requests the mix offers in the time of one full iteration: more than one iteration's worth of work each."""
-
 MIX_RATES = (0.2, 30.0)
 
 
@@ -70,7 +68,7 @@ def build(
     weights when the model cannot be had, and say so on every screen. ``folder``: where the sockets go.
     """
     try:
-        policies = PolicySet.of((MIX_POLICIES if config.workload == "mix" else {}) | config.policies)
+        policies = PolicySet.of((MIX_POLICIES if config.workload in MIXES else {}) | config.policies)
     except ValueError as error:
         raise BuildError(str(error), "see: kvtop ctl policies", code=2) from None
     device = _device(config.device)
@@ -83,9 +81,9 @@ def build(
         laid_over = f"{describe_windows(model.config.windows)}, whatever the model was trained with"
         notice = laid_over if notice is None else f"{laid_over}; {notice}"[:500]
     facts, groups = model.config, model.decoder.groups
-    mix = config.workload == "mix"
-    blocks = config.blocks or (MIX_BLOCKS if mix else DEFAULT_BLOCKS)
-    block_size = config.block_size or (MIX_BLOCK_SIZE if mix else DEFAULT_BLOCK_SIZE)
+    mix = MIXES.get(config.workload)
+    blocks = config.blocks or (MIX_BLOCKS if mix is not None else DEFAULT_BLOCKS)
+    block_size = config.block_size or (MIX_BLOCK_SIZE if mix is not None else DEFAULT_BLOCK_SIZE)
     cache_dtype = kv_dtype(model.weight_dtype if config.kv_dtype == "auto" else config.kv_dtype)
     backend = config.attention
     if backend == "auto":
@@ -119,13 +117,14 @@ def build(
         decode_text=model.tokenizer.decode if config.expose_text else None,
     )
     workload = None
-    if mix:
+    if mix is not None:
         say("measuring how fast this machine is")
         workload = MixWorkload(
             model.tokenizer.encode,
-            scale_for(pool.tokens_in(blocks), max_model_len),
-            rate=config.rate or _rate(runner, policies.token_budget, pool),
+            scale_for(pool.tokens_in(blocks), max_model_len, mix),
+            rate=config.rate or _rate(runner, policies.token_budget, pool, mix.load),
             seed=config.seed,
+            mix=mix,
         )
     if notice is not None:
         telemetry.event("notice", severity="warn", detail=notice)
@@ -170,8 +169,9 @@ def _tiers(config: EngineConfig, pool: BlockPool, cache: KVCache, folder: Path |
         raise BuildError(str(error), "give --host-blocks or --disk-blocks less, or another --disk-path") from None
 
 
-def _rate(runner: ModelRunner, budget: int, pool: BlockPool) -> float:
-    """Arrivals a second that keep this machine a little more than busy, from the time of one full iteration.
+def _rate(runner: ModelRunner, budget: int, pool: BlockPool, load: float) -> float:
+    """Arrivals a second that keep this machine a little more than busy, from the time of one full iteration: so many as
+    ``load`` in it, for each is more than one iteration's worth of work.
 
     Runs on blocks of a pool that nobody uses yet; what it writes there is never read.
     """
@@ -189,7 +189,7 @@ def _rate(runner: ModelRunner, budget: int, pool: BlockPool) -> float:
     item = BatchItem(probe, 0, tokens, True)
     fastest = min(runner.run([item]).forward_ms for _ in range(3)) / 1000.0
     low, high = MIX_RATES
-    return min(high, max(low, MIX_LOAD / max(fastest, 1e-6)))
+    return min(high, max(low, load / max(fastest, 1e-6)))
 
 
 def _device(wanted: str) -> str:

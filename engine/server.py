@@ -68,8 +68,10 @@ class Server:
         sampling: SamplingParams | None = None,
         retention: tuple[Retention, ...] = (),
         n: int = 1,
+        cache_salt: str = "",
     ) -> Request:
-        """Queue one request; with ``n``, that many samples of its prompt, of which it is the first.
+        """Queue one request; with ``n``, that many samples of its prompt, of which it is the first. Requests find each
+        other's KV in the prefix cache only with equal ``cache_salt``.
 
         Raises ValueError where it can never be served.
         """
@@ -89,6 +91,7 @@ class Server:
             label=label,
             sampling=sampling or SamplingParams(),
             retention=retention,
+            cache_salt=cache_salt,
         )
         if n > 1:
             add_samples(request, [next(self._numbers) for _ in range(n - 1)])
@@ -130,7 +133,16 @@ class Server:
                 return
             arrival = self._next
             try:
-                self.submit(arrival.prompt, arrival.max_tokens, label=arrival.label, priority=arrival.priority)
+                self.submit(
+                    arrival.prompt,
+                    arrival.max_tokens,
+                    label=arrival.label,
+                    priority=arrival.priority,
+                    sampling=arrival.sampling,
+                    retention=arrival.retention,
+                    n=arrival.n,
+                    cache_salt=arrival.salt,
+                )
             except ValueError as error:
                 self.telemetry.event(
                     "notice", severity="warn", detail=f"refused a {arrival.label} request: {error}"[:1000]

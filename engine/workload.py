@@ -1,33 +1,12 @@
-"""What drives the demo: a heterogeneous chat mix, scaled to the model and the pool, arriving at random with a seed.
-
-The four classes are the usual ones for comparing schedulers (prompt + output tokens): A 1k+100, B 8k+800, C 2k+50,
-D 16k+200. A fifth, S, is a chat that shares a long system prompt with others of its group.
-"""
+"""What drives the demo: a mix of requests, scaled to the model and the pool, arriving at random with a seed."""
 
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True)
-class RequestClass:
-    """One kind of request at full scale. ``shared`` prompt tokens are common to all of a group."""
-
-    label: str
-    prompt: int
-    output: int
-    weight: float
-    priority: int = 0
-    shared: int = 0
-
-
-MIX: tuple[RequestClass, ...] = (
-    RequestClass("A", 1_000, 100, 0.30, priority=0),
-    RequestClass("B", 8_000, 800, 0.20, priority=1),
-    RequestClass("C", 2_000, 50, 0.15, priority=0),
-    RequestClass("D", 16_000, 200, 0.10, priority=2),
-    RequestClass("S", 5_000, 300, 0.25, priority=1, shared=4_000),
-)
+from engine.mixes import STANDARD, TEMPERATURE, Mix, RequestClass
+from engine.request import SamplingParams
+from engine.retention import Retention
 
 SENTENCES = (
     "The night train was late again, and nobody on the platform seemed surprised.",
@@ -60,25 +39,29 @@ class Scale:
         return f"prompts x1/{round(1 / self.prompt)}, outputs x1/{round(1 / self.output)}"
 
 
-def scale_for(pool_tokens: int, context: int) -> Scale:
+def scale_for(pool_tokens: int, context: int, mix: Mix = STANDARD) -> Scale:
     """The scale at which the largest class takes about a fifth of the pool (and fits the context).
 
     Outputs shrink less than prompts: it is growth while running that makes requests outgrow the pool together.
     """
-    largest = max(c.prompt for c in MIX)
+    largest = max(c.prompt for c in mix.classes)
     prompt = min(pool_tokens / 5, context * 0.8) / largest
     return Scale(prompt=min(1.0, prompt), output=min(1.0, prompt * 8))
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One request to come: ``after`` seconds from the start of the workload."""
+    """One request to come: ``after`` seconds from the start of the workload; the rest as in `engine.server.Server.submit`."""
 
     after: float
     label: str
     prompt: list[int]
     max_tokens: int
     priority: int
+    retention: tuple[Retention, ...] = ()
+    n: int = 1
+    sampling: SamplingParams | None = None
+    salt: str = ""
 
 
 class MixWorkload:
@@ -91,38 +74,55 @@ class MixWorkload:
         *,
         rate: float,
         seed: int,
+        mix: Mix = STANDARD,
         burst: int = 6,
         groups: int = 2,
     ) -> None:
         if rate <= 0:
             raise ValueError(f"rate {rate} must be above 0 requests/s")
+        self.mix = mix
         self.scale = scale
         self.rate = rate
         self.seed = seed
         self._burst = burst
         self._random = random.Random(seed)
         self._sentences = [encode(" " + s) for s in SENTENCES]
-        self._prefixes = [self._words(random.Random(seed + 1 + g), self._scaled(4_000)) for g in range(groups)]
+        self._prefixes = [self._words(random.Random(seed + 1 + g), self._scaled(mix.shared)) for g in range(groups)]
 
     def describe(self) -> str:
         """One line for the screen: the classes, the scale, the rate, the seed."""
-        classes = ", ".join(f"{c.label} {c.prompt // 1000}k+{c.output}" for c in MIX)
+        classes = ", ".join(f"{c.label} {c.prompt // 1000}k+{c.output}" for c in self.mix.classes)
         return (
-            f"mix {classes} (S: shared prefix); {self.scale.describe()}; {self.rate:.2g} requests/s, seed {self.seed}"
+            f"{self.mix.name} {classes} ({self.mix.note}); {self.scale.describe()}; "
+            f"{self.rate:.2g} requests/s, seed {self.seed}"
         )
 
     def arrivals(self) -> Iterator[Arrival]:
         when = 0.0
-        weights = [c.weight for c in MIX]
+        classes = self.mix.classes
+        weights = [c.weight for c in classes]
         count = 0
         while True:
-            kind = self._random.choices(MIX, weights)[0]
-            yield Arrival(
-                when, kind.label, self._prompt(kind), max(2, round(kind.output * self.scale.output)), kind.priority
-            )
+            yield self._arrival(when, self._random.choices(classes, weights)[0], count)
             count += 1
             if count >= self._burst:
                 when += self._random.expovariate(self.rate)
+
+    def _arrival(self, when: float, kind: RequestClass, count: int) -> Arrival:
+        head = self._scaled(kind.shared)
+        kept = () if kind.keep is None else (Retention(0, head, kind.keep, kind.keep_seconds),)
+        return Arrival(
+            when,
+            kind.label,
+            self._prompt(kind),
+            max(2, round(kind.output * self.scale.output)),
+            kind.priority,
+            kept,
+            kind.samples,
+            SamplingParams(temperature=TEMPERATURE, seed=self.seed + count) if kind.samples > 1 else None,
+            # No number is drawn where there are no tenants: the mix without them stays as it is.
+            f"tenant {self._random.randrange(kind.tenants)}" if kind.tenants else "",
+        )
 
     def _scaled(self, tokens: int) -> int:
         return max(1, round(tokens * self.scale.prompt))

@@ -86,7 +86,11 @@ def _add_demo(commands: "argparse._SubParsersAction[_Parser]") -> None:
     demo.add_argument("--model", default="smollm2", metavar="M", help="smollm2 (default), random, or a .gguf file")
     demo.add_argument("--name", default="demo", help="name of the engine's socket (default: demo)")
     demo.add_argument("--seed", type=int, metavar="N", help="seed of the workload and of random weights")
-    demo.add_argument("--workload", default="mix", choices=("mix", "none"), help="what drives it (default: mix)")
+    demo.add_argument(
+        "--workload",
+        choices=("mix", "sharing", "none"),
+        help="what drives it: mix (default), chats of all lengths; sharing, samples and prompts in common; none",
+    )
     demo.add_argument("--rate", type=_above_zero, metavar="R", help="arrivals a second (default: the workload's own)")
     demo.add_argument("--blocks", type=_positive, metavar="N", help="KV blocks in the pool")
     demo.add_argument("--block-size", type=_positive, metavar="N", help="tokens a block holds")
@@ -97,8 +101,9 @@ def _add_demo(commands: "argparse._SubParsersAction[_Parser]") -> None:
     )
     demo.add_argument(
         "--preset",
-        choices=("tiers",),
-        help="tiers: host and disk tiers, swapping and offloading; what is given besides goes before",
+        choices=("tiers", "sharing"),
+        help="tiers: host and disk tiers, swapping and offloading; sharing: the workload sharing, eviction by retention "
+        "priority and partial reuse; what is given besides goes before",
     )
     demo.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), help="where the model runs (default: auto)")
     demo.add_argument("--attention", choices=("auto", "torch", "triton"), help="attention backend (default: auto)")

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -52,6 +53,14 @@ def tiers_at_work(state: EngineState) -> bool:
     )
 
 
+def sharing_at_work(state: EngineState) -> bool:
+    """All samples of a prompt in decode over shared blocks, a copy before a write, and something cached."""
+    samples = Counter(row.group for row in (state.requests or {}).values() if row.state == "decode" and row.siblings)
+    shared, cached = state.gauges.get("kv_blocks_shared") or 0, state.gauges.get("kv_blocks_cached") or 0
+    copied = any(getattr(entry, "kind", "") == "copy" for entry in list(state.events)[-SEEN_AT_ONCE:])
+    return copied and shared >= 8 and cached > 0 and max(samples.values(), default=0) >= 3
+
+
 def switched_under_load(state: EngineState) -> bool:
     """Both switches and, after them, a swapped request that came back are among the latest events."""
     kinds = [getattr(entry, "kind", "") for entry in state.events]
@@ -78,8 +87,6 @@ def a_telling_moment(
             "engine",
             "--model",
             model,
-            "--workload",
-            "mix",
             "--name",
             "demo",
             "--parent-stdin",
@@ -128,6 +135,10 @@ TIERS: dict[str, Picture] = {
     "tiers-200x50": (LARGE, TRUE, ()),
     "tiers-host-map-200x50": (LARGE, TRUE, ("t",)),
 }
+SHARING: dict[str, Picture] = {
+    "sharing-80x24": (SMALL, TRUE, ("1", "c", "c", "c")),
+    "sharing-200x50": (LARGE, TRUE, ("4", "v")),
+}
 SWITCHES: dict[str, Picture] = {
     "switched-200x50": (LARGE, TRUE, ("4", "v")),
     "policies-80x24": (SMALL, TRUE, ("P", *["j"] * 7)),
@@ -144,8 +155,9 @@ def main() -> None:
     recompute = (*preset_arguments("tiers"), "--set", "preempt_action=recompute")
     switches: list[dict[str, PolicyValue]] = [{"preempt_action": "swap"}, {"eviction": "priority"}]
     for options, telling, asked, pictures in (
-        ((), something_of_everything, (), DEMO),
+        (("--workload", "mix"), something_of_everything, (), DEMO),
         (preset_arguments("tiers"), tiers_at_work, (), TIERS),
+        (preset_arguments("sharing"), sharing_at_work, (), SHARING),
         (recompute, switched_under_load, switches, SWITCHES),
     ):
         if only and only not in pictures:

@@ -45,6 +45,7 @@ class Preset:
 
     settings: dict[str, int]
     policies: tuple[str, ...]
+    workload: str = "mix"
 
 
 PRESETS = {
@@ -53,6 +54,8 @@ PRESETS = {
         {"blocks": 160, "host_blocks": 64, "disk_blocks": 768},
         ("preempt_action=swap", "offload=on_evict", "max_running=16"),
     ),
+    # Samples that fork and copy, prompts that outlive others in the cache, tenants that share nothing with each other.
+    "sharing": Preset({"blocks": 320}, ("eviction=priority", "partial_reuse=copy"), "sharing"),
 }
 
 
@@ -60,15 +63,17 @@ def preset_arguments(name: str) -> list[str]:
     """The engine's command line for a preset alone."""
     preset = PRESETS[name]
     arguments = [word for k, v in preset.settings.items() for word in (f"--{k.replace('_', '-')}", str(v))]
-    return arguments + [word for setting in preset.policies for word in ("--set", setting)]
+    arguments += [word for setting in preset.policies for word in ("--set", setting)]
+    return [*arguments, "--workload", preset.workload]
 
 
 def engine_arguments(options: argparse.Namespace) -> list[str]:
     """The engine's command line for the demo's options; options that were not given are the engine's to choose."""
-    arguments = ["--parent-stdin", "--ready-json", "--workload", options.workload, "--model", options.model]
+    preset = Preset({}, ()) if options.preset is None else PRESETS[options.preset]
+    workload = options.workload or preset.workload
+    arguments = ["--parent-stdin", "--ready-json", "--workload", workload, "--model", options.model]
     if options.model == "smollm2":
         arguments.append("--fallback-random")
-    preset = Preset({}, ()) if options.preset is None else PRESETS[options.preset]
     for name in (
         "name",
         "seed",

@@ -13,6 +13,8 @@ from engine.config import EngineConfig
 from engine.core import Engine
 from engine.describe import hello
 from engine.groups import KVGroups
+from engine.request import SamplingParams
+from engine.retention import Retention
 from engine.server import Server
 from engine.telemetry import Telemetry
 from engine.workload import Arrival
@@ -224,3 +226,17 @@ def test_the_ledger_is_checked_while_serving(running: Running) -> None:
 def test_a_full_queue_holds_arrivals_back(running: Running) -> None:
     running.until(lambda: running.engine.iteration > 30)
     assert len(running.engine.scheduler.waiting) <= 6 + 8
+
+
+def test_what_an_arrival_asks_for_reaches_its_request(running: Running) -> None:
+    kept, drawn = (Retention(0, 4, 80, 9.0),), SamplingParams(temperature=0.5, seed=3)
+    running.server.stop()
+    running.thread.join(10)
+    running.server._next = Arrival(0.0, "X", [5] * 9, 20, 2, retention=kept, n=3, sampling=drawn, salt="tenant 1")
+    running.server._queue_limit = 100
+    running.server._feed()
+    first = next(r for r in running.engine.scheduler.requests.values() if r.label == "X")
+    assert first.sampling == drawn
+    assert len({r.sampling.seed for r in (first, *first.samples)}) == first.siblings == 3
+    for request in (first, *first.samples):
+        assert (request.priority, request.retention, request.cache_salt) == (2, kept, "tenant 1")

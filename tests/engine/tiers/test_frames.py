@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from engine.build import BuildError, build
 from engine.config import EngineConfig
 from engine.server import Server
 from kvtop.cli import build_parser
-from kvtop.commands.demo import engine_arguments
+from kvtop.commands.demo import engine_arguments, preset_arguments
 from kvtop.protocol import IterationFrame, Keyframe, TierLevel
 
 DEVICE, HOST, DISK = 16, 10, 40
@@ -125,3 +126,17 @@ def test_the_demo_hands_its_tiers_to_the_engine_and_what_is_given_goes_before_th
     assert config.policies["offload"] == "on_evict"
     plain = config_from(parser().parse_args(engine_arguments(build_parser().parse_args(["demo"]))))
     assert (plain.host_blocks, plain.disk_blocks, plain.policies) == (0, 0, {})
+
+
+def test_the_preset_of_sharing_brings_its_workload_which_can_be_had_without_it_and_left_out() -> None:
+    def asked(*words: str) -> EngineConfig:
+        return config_from(parser().parse_args(engine_arguments(build_parser().parse_args(["demo", *words]))))
+
+    preset = asked("--preset", "sharing")
+    assert (preset.workload, preset.policies["eviction"]) == ("sharing", "priority")
+    assert asked("--preset", "sharing", "--workload", "none").workload == "none"
+    assert (asked("--workload", "sharing").workload, asked("--workload", "sharing").policies) == ("sharing", {})
+    assert asked("--preset", "tiers").workload == asked().workload == "mix"
+    assert config_from(parser().parse_args(preset_arguments("sharing"))) == replace(
+        preset, model="smollm2", name="engine"
+    )
