@@ -65,7 +65,8 @@ class RequestChange(Message):
     )
     table: list[int] | None = Field(
         default=None,
-        description="physical blocks to append to the block table, in logical order; -1 where one was given up",
+        description="physical blocks to append to the block table, in logical order, of each KV group one; "
+        "-1 where one was given up",
     )
     phase_since: float | None = Field(default=None, description="monotonic seconds at which the present state began")
     queue_s: float | None = Field(
@@ -202,7 +203,10 @@ class Gauges(Message):
         description="being copied to or from another tier, or within this one; not readable yet, or not free yet",
     )
     kv_bytes_used: int | None = Field(default=None, description="bytes of active and shared blocks")
-    kv_tokens: int | None = Field(default=None, description="tokens held for live requests (shared ones once)")
+    kv_tokens: int | None = Field(
+        default=None,
+        description="tokens held for live requests (shared ones once); of several KV groups, by the one that holds most",
+    )
     kv_usage: float | None = Field(default=None, ge=0, le=1, description="share in use, where blocks are not exposed")
     running: int | None = Field(default=None, description="requests in prefill or decode")
     waiting: int | None = Field(default=None, description="requests in the queue")

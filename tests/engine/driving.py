@@ -28,11 +28,11 @@ class FakeRunner:
     does, and before it samples it reads back the whole sequence through the block table: a block that somebody else
     wrote, or that was shared wrongly, does not go unseen."""
 
-    def __init__(self, pool: BlockPool, seed: int = 0, windows: Windows = ()) -> None:
+    def __init__(self, pool: BlockPool, seed: int = 0) -> None:
         self._size = pool.block_size
         self._memory = [[0] * pool.block_size for _ in range(pool.total)]
         self._seed = seed
-        self._windows = windows or pool.windows
+        self._windows = pool.windows
         self._groups = pool.groups
 
     def run(self, items: Sequence[BatchItem], copies: Sequence[BlockCopy] = ()) -> StepOutput:
@@ -70,8 +70,11 @@ class FakeRunner:
 class Drive:
     """A scheduler, its runner and a clock."""
 
-    def __init__(self, blocks: int = 16, *, max_model_len: int = 64, **policies: Any) -> None:
-        self.pool = BlockPool(blocks, BLOCK)
+    def __init__(
+        self, blocks: int = 16, *, max_model_len: int = 64, windows: Windows = (None,), **policies: Any
+    ) -> None:
+        """``windows``: by KV group."""
+        self.pool = BlockPool(blocks, BLOCK, windows=windows)
         self.scheduler = Scheduler(self.pool, PolicySet.of(policies), max_model_len=max_model_len)
         self.runner = FakeRunner(self.pool)
         self.now = 100.0

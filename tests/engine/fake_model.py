@@ -10,6 +10,7 @@ from engine.pool import BlockPool
 from engine.request import Request
 from engine.scheduler import Scheduler
 from engine.telemetry import Telemetry
+from engine.window import Windows
 from kvtop.protocol import PolicyValue
 
 
@@ -34,9 +35,14 @@ class Clock:
 
 
 def make_engine(
-    blocks: int = 32, block_size: int = 4, clock: Clock | None = None, **policies: PolicyValue
+    blocks: int = 32,
+    block_size: int = 4,
+    clock: Clock | None = None,
+    windows: Windows = (None,),
+    **policies: PolicyValue,
 ) -> tuple[Engine, Telemetry]:
-    scheduler = Scheduler(BlockPool(blocks, block_size), PolicySet.of(policies), max_model_len=blocks * block_size)
+    pool = BlockPool(blocks, block_size, windows=windows)
+    scheduler = Scheduler(pool, PolicySet.of(policies), max_model_len=blocks * block_size)
     engine = Engine(scheduler, FakeRunner(), clock or Clock())
     return engine, Telemetry(
         engine, bytes_per_token=8, cache_dtype="float32", attention_mode="none", wall=lambda: 1.0e9

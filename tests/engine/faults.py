@@ -16,6 +16,7 @@ from engine.policies.eviction import Ranked, Segmented
 from engine.pool import BlockPool
 from engine.progress import drop_unseen
 from engine.request import NO_BLOCK, Request
+from engine.scheduler import Scheduler
 from tests.engine.driving import BLOCK
 
 
@@ -319,6 +320,58 @@ def taken_over_in_use() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def groups_confused() -> Iterator[None]:
+    """The blocks of all KV groups with the same tokens are found by the same hash."""
+    with (
+        patch("engine.prefix.of_group", lambda hash_, group: hash_),
+        patch("engine.partial.of_group", lambda hash_, group: hash_),
+    ):
+        yield
+
+
+@contextmanager
+def group_left_behind() -> Iterator[None]:
+    """A block is moved, and what it was moved to counts as one of another group."""
+    move = BlockPool.move
+
+    def forgetful(self: BlockPool, source: int, target: int) -> None:
+        move(self, source, target)
+        self.group[target] = 0
+
+    with patch.object(BlockPool, "move", forgetful):
+        yield
+
+
+@contextmanager
+def hit_without_its_window() -> Iterator[None]:
+    """A prefix counts as found although the first block that its last token still sees is not."""
+    needed = first_needed_place
+
+    def later(pool: BlockPool, group: int, position: int) -> int:
+        first = needed(pool, group, position)
+        return first if pool.windows[group] is None else first + pool.groups
+
+    with patch("engine.groups.first_needed_place", later):
+        yield
+
+
+@contextmanager
+def chain_after_a_reset() -> Iterator[None]:
+    """What is computed after a reset of the prefix cache is found as if what it continues could be."""
+    reset = Scheduler.reset_prefix_cache
+
+    def forgetful(self: Scheduler) -> int:
+        chained = [(request, request.chained) for request in self.running]
+        dropped = reset(self)
+        for request, count in chained:
+            request.chained = count
+        return dropped
+
+    with patch.object(Scheduler, "reset_prefix_cache", forgetful):
+        yield
+
+
 FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     fault.__name__: fault
     for fault in (
@@ -343,5 +396,9 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
         part_of_another_prefix,
         hash_left_behind,
         taken_over_in_use,
+        groups_confused,
+        group_left_behind,
+        hit_without_its_window,
+        chain_after_a_reset,
     )
 }

@@ -296,8 +296,7 @@ def test_the_demo_passes_windows_on() -> None:
 
 def test_viewers_see_what_slid_out() -> None:
     """In tables told in pieces as in whole ones, and nothing in them contradicts the blocks."""
-    engine, telemetry = make_engine(blocks=16, block_size=4)
-    engine.scheduler.pool.windows, engine.scheduler.pool.slides = (9,), True
+    engine, telemetry = make_engine(blocks=16, block_size=4, windows=(9,))
     request = new_request(1, list(range(10)), 30)
     engine.scheduler.add(request, 100.0)
     telemetry.touch(request)
