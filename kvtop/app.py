@@ -21,7 +21,7 @@ from kvtop.state import Changes, EngineState
 from kvtop.term.depth import ColourDepth
 from kvtop.term.environment import settle_gc
 from kvtop.term.front_buffer import FrontBufferApp
-from kvtop.views.block_table import HEADER_ROWS, block_table_rows, table_length
+from kvtop.views.block_table import block_table_rows, header_rows, table_length
 from kvtop.views.exposure import not_exposed
 from kvtop.views.glyphs import ASCII, UNICODE
 from kvtop.views.tiers import has_tiers, table_height
@@ -277,7 +277,7 @@ class KvtopApp(FrontBufferApp[int]):
         def content(width: int, first: int, height: int) -> Page:
             state = self.feed.shown
             rows = block_table_rows(state, num, width, height, self._now(), self.glyphs, offset=first)
-            return Page(rows, table_length(state, num), fixed=HEADER_ROWS)
+            return Page(rows, table_length(state, num), fixed=header_rows(state))
 
         title = "block table: logical to physical"
         self._cover(PagerScreen(title, content, close_keys=("enter",), live=True, glyphs=self.glyphs))

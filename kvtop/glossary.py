@@ -95,6 +95,8 @@ GLOSSARY: tuple[tuple[str, tuple[Term, ...]], ...] = (
             Term("pre", "how often it was preempted"),
             Term("end", "why it ended: stop, length, abort, error"),
             Term("recomp", "tokens computed again after preemptions"),
+            Term("sample", 'of several outputs of one prompt, which this is: 2/4; with "beam", of a beam search'),
+            Term("score", "cumulative log-probability of a beam: the nearer to 0, the likelier"),
             Term("label", "workload class or tenant"),
             Term("oldest", "the longest wait of those who wait now"),
             Term(

@@ -57,9 +57,10 @@ class RequestChange(Message):
     group: int | None = Field(
         default=None,
         ge=0,
-        description="num of the first of the samples drawn from one prompt; the same for all of them",
+        description="num of the first of the samples drawn from one prompt, or of its beams; the same for all of them",
     )
     siblings: int | None = Field(default=None, ge=0, description="samples in that group, itself included")
+    score: float | None = Field(default=None, description="cumulative log-probability of this beam")
     table_at: int | None = Field(
         default=None, ge=0, description="cut the block table to this length, then append table"
     )

@@ -48,6 +48,7 @@ class RequestRow:
     pinned_blocks: int | None = None
     group: int | None = None
     siblings: int | None = None
+    score: float | None = None
     phase_since: float | None = None
     queue_s: float | None = None
     prefill_s: float | None = None
@@ -117,6 +118,14 @@ class RequestRow:
     def block_count(self) -> int | None:
         """Blocks in its table, by the engine's word or else by the table."""
         return self.blocks if self.blocks is not None else (len(self.held) or None)
+
+    @property
+    def sibling(self) -> int | None:
+        """Its place in its group, from 1: their nums follow one another. None where it is no sample or beam of several."""
+        if self.group is None or self.siblings is None or self.siblings < 2:
+            return None
+        place = self.num - self.group + 1
+        return place if 1 <= place <= self.siblings else None
 
     def queue_time(self, mono_now: float | None) -> float | None:
         """Seconds waiting, the running wait included, after preemptions too."""

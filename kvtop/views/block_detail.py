@@ -92,8 +92,19 @@ def _place(state: EngineState, blocks: BlockArrays, block: int) -> list[Part]:
     tier = tier_of(state, block)
     parts = [] if tier is None else [part(46, f"tier {clean(tier, 16)}", clean(tier, 16))]
     if geometry.group_count > 1 or len({pool.group for pool in geometry.pools}) > 1:
-        parts.append(part(24, f"group {blocks.group[block]}", ""))
+        parts.append(_group(geometry, int(blocks.group[block])))
     return parts
+
+
+def _group(geometry: Geometry, number: int) -> Part:
+    """A block holds tokens for the layers of one group only: which, and what they see."""
+    if number >= len(geometry.groups):
+        return part(24, f"group {number}", "")
+    window = geometry.groups[number].window
+    sees = "sees all tokens" if window is None else f"window of {count(window)} tokens"
+    return part(
+        47, f"group g{number}: {sees}", f"g{number} {'sees all' if window is None else f'window {count(window)}'}"
+    )
 
 
 def _owners(state: EngineState, blocks: BlockArrays, block: int) -> Part:

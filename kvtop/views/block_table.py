@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from kvtop.protocol import Geometry
+from kvtop.protocol import Geometry, KVGroup
 from kvtop.state import BlockArrays, EngineState, RequestRow
 from kvtop.state.request_row import NO_BLOCK
 from kvtop.views.block_detail import state_name, tier_of
@@ -13,11 +13,20 @@ from kvtop.views.format import count, fixed, percent, plural, short, size
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Role, Row, clean
 
-HEADER_ROWS = 2
+_HEADER_ROWS = 2
 """Rows above the table: the request in a line, and the titles of the columns."""
 
 _WIDE = 100
 """From this width on hashes are shown in full, below it their first half."""
+
+
+def header_rows(state: EngineState) -> int:
+    """Rows above the table; one more, between those two, where there are several KV groups to name."""
+    return _HEADER_ROWS + (_geometry(state).group_count > 1)
+
+
+def _geometry(state: EngineState) -> Geometry:
+    return state.hello.geometry if state.hello else Geometry()
 
 
 def table_length(state: EngineState, num: int) -> int:
@@ -35,8 +44,11 @@ def block_table_rows(
     request = state.requests.get(num)
     if request is None:
         return message_rows(f"request #{count(num)} is gone", width, height, glyphs)
-    rows = [_summary(state, request, width), _titles(width, len(state.tier_spans()) > 1)]
-    room = max(0, height - HEADER_ROWS)
+    rows = [_summary(state, request, width)]
+    if _geometry(state).group_count > 1:
+        rows.append(_groups(state, width))
+    rows.append(_titles(width, len(state.tier_spans()) > 1))
+    room = max(0, height - len(rows))
     first = max(0, min(offset, len(request.table) - room))
     shown = list(enumerate(request.table))[first : first + room]
     if not shown:
@@ -65,6 +77,7 @@ def _summary(state: EngineState, request: RequestRow, width: int) -> Row:
         inside = [block for block in request.held if block < state.blocks.total]
         shared = int((state.blocks.refs[inside] > 1).sum()) if inside else 0
         states = Counter(state_name(state, int(code)) for code in state.blocks.state[inside]) if inside else Counter()
+    cache_dtype = request.cache_dtype or _geometry(state).cache_dtype
     others = ", ".join(f"{count(n)} {name}" for name, n in states.most_common() if name not in ("active", "shared"))
     return fit(
         [
@@ -75,12 +88,11 @@ def _summary(state: EngineState, request: RequestRow, width: int) -> Row:
             part(70, f"{count(shared)} shared", ""),
             part(60, others, ""),
             part(50, f"{count(request.computed_tokens)} tokens computed", ""),
-            part(45, _sample(request), ""),
+            part(75, _sample(state, request), ""),
             part(44, f"{count(request.pinned_blocks)} pinned" if request.pinned_blocks else "", ""),
             part(43, f"KV in {clean(request.tier, 16)}" if request.tier else "", ""),
-            part(42, _groups(state), ""),
             part(40, f"attention {clean(request.attention_mode, 32)}" if request.attention_mode else "", ""),
-            part(30, f"KV {clean(request.cache_dtype, 32)}" if request.cache_dtype else "", ""),
+            part(30, f"KV {clean(cache_dtype, 32)}" if cache_dtype else "", ""),
         ],
         width,
     )
@@ -95,24 +107,44 @@ def _elsewhere(state: EngineState, request: RequestRow) -> str:
     return f"no blocks in its table; its KV is in {plural(len(held), 'block')} of {tier_of(state, held[0])}: {numbers}"
 
 
-def _sample(request: RequestRow) -> str:
-    """Of several drawn from one prompt."""
+def _sample(state: EngineState, request: RequestRow) -> str:
+    """Which of several that came from one prompt, and of whose; a beam with its score."""
     if not request.siblings or request.siblings < 2:
         return ""
-    return f"one of {count(request.siblings)} samples" + (f" of #{request.group}" if request.group is not None else "")
+    kind = "beam" if request.score is not None else "sample" if request.output_tokens else "output"
+    place = "one" if request.sibling is None else f"{kind} {count(request.sibling)}"
+    text = f"{place} of {count(request.siblings)}" + (f" {kind}s" if request.sibling is None else "")
+    if request.group is not None and request.group != request.num:
+        first = (state.requests or {}).get(request.group)
+        text += f" of {short(first.name, 24) if first else f'#{request.group}'}"
+    return text if request.score is None else f"{text}, log-probability {request.score:.3f}"
 
 
-def _groups(state: EngineState) -> str:
-    """KV groups, where there are several, and what of the memory is lost because not all have equally many layers."""
-    geometry = state.hello.geometry if state.hello else Geometry()
-    if geometry.group_count == 1:
-        return ""
+def group_name(group: KVGroup) -> str:
+    """What its layers see."""
+    return "sees all" if group.window is None else f"window {count(group.window)}"
+
+
+def _groups(state: EngineState, width: int) -> Row:
+    """The KV groups, and what of the memory is lost because not all have equally many layers."""
+    geometry = _geometry(state)
+    parts = [
+        part(
+            90 - place,
+            f"g{place} {group_name(group)}, {plural(group.layers, 'layer')}",
+            f"g{place} {group_name(group)}",
+        )
+        for place, group in enumerate(geometry.groups[:16])
+    ]
+    if len(geometry.groups) > 16:
+        parts.append(part(60, f"and {count(len(geometry.groups) - 16)} more groups"))
     lost = "no padding"
     if geometry.padding_share:
         lost = f"{percent(geometry.padding_share)} of KV is padding"
         if geometry.padding_bytes_per_token is not None:
             lost += f" ({size(geometry.padding_bytes_per_token)} a token)"
-    return f"{count(geometry.group_count)} KV groups, {lost}"
+    parts.append(part(80, lost, f"padding {percent(geometry.padding_share)}"))
+    return fit(parts, width)
 
 
 def _given_up(request: RequestRow) -> str:
@@ -137,16 +169,18 @@ def _partners(state: EngineState, request: RequestRow, shown: list[int]) -> dict
 
 
 def _entry(state: EngineState, place: int, block: int, partners: list[str], width: int) -> Row:
-    geometry = state.hello.geometry if state.hello else Geometry()
+    geometry = _geometry(state)
     size, (logical, group) = geometry.block_size, divmod(place, geometry.group_count)
     tokens = f"{logical * size}…{(logical + 1) * size - 1}" if size else "–"
     name = f"{logical}" if geometry.group_count == 1 else f"{logical} g{group}"
     spans: list[Span] = [(f"{name:>7}  {tokens:<13} {block:>8}  ", Role.TEXT)]
     blocks = state.blocks
     if block == NO_BLOCK:
-        return line(
-            [(f"{name:>7}  {tokens:<13} {'–':>8}  given up: no layer sees these tokens again", Role.DIM)], width
-        )
+        said = "given up: no layer sees these tokens again"
+        window = geometry.groups[group].window if group < len(geometry.groups) else None
+        if window is not None:
+            said = f"given up: outside the window of {count(window)} tokens"
+        return line([(f"{name:>7}  {tokens:<13} {'–':>8}  {said}", Role.DIM)], width)
     if blocks is None or block >= blocks.total:
         spans.append((not_exposed(state, "blocks") if blocks is None else "beyond the pool", Role.DIM))
         return line(spans, width)

@@ -1,6 +1,6 @@
 """The columns of the requests table: what each shows, how wide, how it sorts, and who goes first when it gets narrow."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kvtop.state import RequestRow
@@ -100,6 +100,22 @@ def _cached(row: RequestRow, _mono: float | None) -> Cell:
     return count(row.cached_tokens), Role.CACHED if row.cached_tokens else Role.DIM
 
 
+def _sample(row: RequestRow, _mono: float | None) -> Cell:
+    """``2/4`` of several samples of one prompt, ``beam 2/4`` of a beam search."""
+    if row.sibling is None:
+        return "", Role.DIM
+    return f"{'' if row.score is None else 'beam '}{row.sibling}/{row.siblings}", Role.TEXT
+
+
+def _group_key(row: RequestRow, _mono: float | None) -> SortKey:
+    """Groups together, in the order of their members; requests that have none last."""
+    return None if row.sibling is None or row.group is None else row.group + row.sibling / 1e6
+
+
+def _score(row: RequestRow, _mono: float | None) -> Cell:
+    return ("", Role.DIM) if row.score is None else (f"{row.score:.3f}", Role.TEXT)
+
+
 def _wait(row: RequestRow, mono: float | None) -> Cell:
     return seconds(row.queue_time(mono)), Role.WARN if row.state in WAITING_STATES else Role.TEXT
 
@@ -144,15 +160,26 @@ COLUMNS = (
     Column("tpot", "tpot", 5, 39, _duration("tpot_s"), _by("tpot_s")),
     Column("recomputed", "recomp", 6, 38, _plain("recomputed_tokens"), _by("recomputed_tokens")),
     Column("end", "end", 6, 35, _text("finish_reason"), _by("finish_reason"), left=True),
+    Column("sample", "sample", 10, 49, _sample, _group_key),
+    Column("score", "score", 8, 48, _score, _by("score")),
     Column("label", "label", 12, 30, _text("label"), _by("label"), left=True),
 )
 
 ID_WIDEST = 24
 
 
-def columns_for(width: int) -> list[tuple[Column, int]]:
-    """The columns that fit ``width`` with one blank between, each with its width; what is left over widens the id."""
-    shown = list(COLUMNS)
+def columns_for(width: int, rows: Iterable[RequestRow] = ()) -> list[tuple[Column, int]]:
+    """The columns that fit ``width`` with one blank between, each with its width; what is left over widens the id.
+
+    Those of samples and beams are there only while one of ``rows`` has something to say in them.
+    """
+    empty = {"sample", "score"}
+    for row in rows:
+        empty -= {"sample"} if row.sibling is not None else set()
+        empty -= {"score"} if row.score is not None else set()
+        if not empty:
+            break
+    shown = [column for column in COLUMNS if column.name not in empty]
     while len(shown) > 1 and sum(c.width + 1 for c in shown) - 1 > width:
         shown.remove(min(shown, key=lambda c: c.weight))
     spare = width - (sum(c.width + 1 for c in shown) - 1)

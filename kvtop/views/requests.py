@@ -78,7 +78,7 @@ def request_rows(
     """A header row, then as many requests as fit from ``view.offset`` on; the selected one highlighted."""
     if state.requests is None:
         return message_rows(not_exposed(state, "requests"), width, height, glyphs)
-    columns = columns_for(width)
+    columns = columns_for(width, state.requests.values())
     rows = [_header(columns, view, width)]
     found = ordered(state, view, now)
     if not found:

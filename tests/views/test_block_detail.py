@@ -2,10 +2,10 @@
 
 import pytest
 
-from kvtop.protocol import Geometry, PoolFacts, RequestChange
+from kvtop.protocol import Geometry, KVGroup, PoolFacts, RequestChange
 from kvtop.state import EngineState
 from kvtop.views.block_detail import block_detail_rows
-from kvtop.views.block_table import block_table_rows, table_length
+from kvtop.views.block_table import block_table_rows, header_rows, table_length
 from tests.views.scene import LATER, check_rows, gauges_only, hello, scene
 
 
@@ -69,7 +69,7 @@ def test_blocks_or_owners_not_exposed() -> None:
 
 def test_golden_table_at_80() -> None:
     assert check_rows(block_table_rows(scene(), 2, 80, 7, LATER), 80, 7).split("\n") == [
-        "A-0002 · decode · 4 blocks · 2 shared · 50 tokens computed                      ",
+        "A-0002 · decode · 4 blocks · 2 shared · 50 tokens computed · KV float32         ",
         "logical  tokens           block  state      fill  refs  hash      shared with   ",
         "      0  0…15                 0  shared    16/16     2  00000000  A-0001        ",
         "      1  16…31                1  shared    16/16     2  01234567  A-0001        ",
@@ -102,3 +102,74 @@ def test_a_request_that_is_gone_or_has_nothing() -> None:
 def test_a_table_without_a_pool_still_names_its_blocks() -> None:
     text = check_rows(block_table_rows(scene(blocks=None), 2, 80, 4, LATER), 80, 4)
     assert "blocks: not exposed by kvtop" in text
+
+
+def hybrid(**changes: object) -> EngineState:
+    """Two KV groups, the second with a window of 16 tokens and room for 5 layers more than it has."""
+    groups = [KVGroup(layers=15), KVGroup(window=16, layers=10, padding_layers=5)]
+    geometry = Geometry(
+        block_size=16,
+        cache_dtype="int8",
+        bytes_per_token=1024,
+        groups=groups,
+        pools=[PoolFacts(tier="device", blocks=64)],
+    )
+    # Of three logical blocks, the first of the second group slid out of its window.
+    request = RequestChange(num=1, id="r-1", state="decode", computed_tokens=40, table_at=0, table=[0, -1, 1, 2, 3, 4])
+    runs = [(0, 2, 2, 1, 1, 16, 0, 0), (2, 1, 2, 1, 1, 16, 0, 1), (3, 1, 2, 1, 1, 8, 0, 0), (4, 1, 2, 1, 1, 8, 0, 1)]
+    return scene(hello(geometry=geometry), **{"requests": [request], "blocks": runs, "hashes": [], **changes})
+
+
+def test_a_table_of_several_groups_names_them_and_what_slid_out_of_which_window() -> None:
+    state = hybrid()
+    rows = check_rows(block_table_rows(state, 1, 100, 9, LATER), 100, 9).split("\n")
+    assert header_rows(state) == 3
+    assert header_rows(scene()) == 2
+    assert [row.rstrip() for row in rows] == [
+        "r-1 · decode · 5 blocks · 1 given up before its window · 0 shared · 40 tokens computed · KV int8",
+        "g0 sees all, 15 layers · g1 window 16, 10 layers · 17% of KV is padding (341 B a token)",
+        "logical  tokens           block  state      fill  refs  hash              shared with",
+        "   0 g0  0…15                 0  active    16/16     1  –",
+        "   0 g1  0…15                 –  given up: outside the window of 16 tokens",
+        "   1 g0  16…31                1  active    16/16     1  –",
+        "   1 g1  16…31                2  active    16/16     1  –",
+        "   2 g0  32…47                3  active     8/16     1  –",
+        "   2 g1  32…47                4  active     8/16     1  –",
+    ]
+    last = check_rows(block_table_rows(state, 1, 80, 5, LATER, offset=99), 80, 5).split("\n")
+    assert [row[:7].strip() for row in last[3:]] == ["2 g0", "2 g1"]
+
+
+def test_the_groups_fit_the_narrowest_screen() -> None:
+    rows = check_rows(block_table_rows(hybrid(), 1, 42, 5, LATER), 42, 5).split("\n")
+    assert rows[1].rstrip() == "g0 sees all · g1 window 16 · padding 17%"
+
+
+def test_a_block_names_its_group_and_what_that_sees() -> None:
+    state = hybrid()
+    assert "group g0: sees all tokens" in detail(1, 120, state)[0]
+    assert "group g1: window of 16 tokens" in detail(2, 120, state)[0]
+    assert "g1 window 16" in detail(2, 60, state)[0]
+    assert detail(2, 120, state)[1] == "owned by r-1 logical 1 (tokens 16…31)"
+
+
+def summary(state: EngineState, num: int) -> str:
+    return check_rows(block_table_rows(state, num, 160, 4, LATER), 160, 4).split("\n")[0]
+
+
+def test_which_of_several_outputs_a_request_is() -> None:
+    of_three = [
+        RequestChange(num=7, id="S-7", state="decode", output_tokens=2, group=7, siblings=3),
+        RequestChange(num=8, id="S-7.1", state="decode", output_tokens=2, group=7, siblings=3),
+    ]
+    state = scene(requests=of_three)
+    assert "· sample 1 of 3 ·" in summary(state, 7)
+    assert "· sample 2 of 3 of S-7 ·" in summary(state, 8)
+    beams = [change.model_copy(update={"score": -1.5}) for change in of_three]
+    assert "· beam 2 of 3 of S-7, log-probability -1.500 ·" in summary(scene(requests=beams), 8)
+    # The first is not known any more, or nothing was drawn yet, or the numbers do not follow one another.
+    assert "· sample 2 of 3 of #7 ·" in summary(scene(requests=of_three[1:]), 8)
+    undrawn = of_three[1].model_copy(update={"output_tokens": 0})
+    assert "· output 2 of 3 of #7 ·" in summary(scene(requests=[undrawn]), 8)
+    apart = of_three[1].model_copy(update={"num": 99})
+    assert "· one of 3 samples of #7 ·" in summary(scene(requests=[apart]), 99)

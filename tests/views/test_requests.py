@@ -42,7 +42,7 @@ def test_golden_at_80() -> None:
 
 def test_golden_at_200() -> None:
     rows = check_rows(request_rows(scene(), RequestsView(), 200, 3, LATER), 200, 3).split("\n")
-    assert rows[0].split() == [column.title for column in COLUMNS]
+    assert rows[0].split() == [column.title for column in COLUMNS if column.name not in ("sample", "score")]
     assert rows[1].split() == [
         "A-0001",
         "decode",
@@ -197,3 +197,22 @@ def test_a_request_of_which_nothing_is_known_is_a_row_of_unknowns() -> None:
     facts: list[Any] = [RequestChange(num=9)]
     text = check_rows(request_rows(scene(requests=facts), RequestsView(), 80, 2, LATER), 80, 2).split("\n")[1]
     assert text.split() == ["#9", *["–"] * 10]
+
+
+def test_samples_and_beams_say_which_they_are_and_sort_by_group() -> None:
+    beams = [
+        RequestChange(num=3, id="c", state="decode"),
+        *(RequestChange(num=n, id=f"b{n}", state="decode", group=4, siblings=2, score=-float(n)) for n in (4, 5)),
+        *(RequestChange(num=n, id=f"s{n}", state="decode", group=1, siblings=2) for n in (1, 2)),
+    ]
+    state = scene(requests=beams)
+    rows = check_rows(request_rows(state, RequestsView(sort="sample"), 200, 6, LATER), 200, 6).split("\n")
+    assert "▲sample" in rows[0]
+    assert [row[:24].strip() for row in rows[1:]] == ["s1", "s2", "b4", "b5", "c"]
+    assert " 1/2 " in rows[1]
+    assert "beam" not in rows[1]
+    assert "  beam 2/2   -5.000" in rows[4]
+    titles = check_rows(request_rows(state, RequestsView(), 110, 6, LATER), 110, 6).split("\n")[0]
+    assert "sample    score" in titles
+    assert "sample" not in check_rows(request_rows(scene(), RequestsView(), 200, 6, LATER), 200, 6)
+    assert order(RequestsView(sort="score", reverse=True), state)[:2] == [4, 5]

@@ -105,7 +105,7 @@ def test_a_block_of_a_lower_tier_says_where_it_is_and_whose_kv_it_holds() -> Non
 def test_a_table_names_the_tier_of_each_block() -> None:
     state = two_tiers(requests=[RequestChange(num=1, table_at=0, table=[0, 8], siblings=3, group=1, pinned_blocks=2)])
     rows = check_rows(block_table_rows(state, 1, 100, 5, 0.0), 100, 5).split("\n")
-    assert "one of 3 samples of #1 · 2 pinned" in rows[0]
+    assert "output 1 of 3 · 2 pinned" in rows[0]
     assert "tier    state" in rows[1]
     assert "device  active" in rows[2]
     assert "host    cached" in rows[3]
