@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from engine.beam import blocks_of_others
 from engine.groups import cached_table, complete_places
 from engine.policies.capacity import CapacityRule
 from engine.policy import PolicySet
@@ -57,6 +58,8 @@ class Offer:
 
 def find_prefix(request: Request, pool: BlockPool) -> list[int]:
     """The table of its longest cached prefix. Its last token is never in it: computing it yields the next one."""
+    if pool.slides and request.beam is not None and len(request.beam.order) > 1:
+        return []  # The beams behind it will share its table from further back than a window reaches.
     size, groups = pool.block_size, pool.groups
     # Hashes are made as they are needed: a miss early in a long prompt costs no hashing of the rest.
     return cached_table(
@@ -72,7 +75,8 @@ def weigh(
     """``reserved`` blocks are promised to running requests; ``alone``: nothing runs, so no watermark is kept."""
     hits = find_prefix(request, pool) if policies.prefix_cache else []
     usable = usable_blocks(pool, hits)
-    need = pool.blocks_for(rule.tokens_to_admit(request, pool.tokens_in(usable))) - len(hits)
+    tokens = rule.tokens_to_admit(request, pool.tokens_in(usable))
+    need = min(pool.blocks_for(tokens) + blocks_of_others(request, tokens, pool), usable) - len(hits)
     idle_hits = sum(pool.is_evictable(block) for block in hits if block != NO_BLOCK)
     watermark = 0 if alone else int(policies.watermark * pool.total)
     return Offer(hits, need, pool.available - idle_hits - reserved - watermark, reserved, watermark)
@@ -92,7 +96,11 @@ def never_fits(request: Request, pool: BlockPool, rule: CapacityRule, *, lookups
     """
     own = find_prefix(request, pool) if pool.pinned_total and lookups else []
     usable = usable_blocks(pool, own)
-    blocks = pool.blocks_for(rule.tokens_to_admit(request, pool.tokens_in(usable)))
+    tokens = rule.tokens_to_admit(request, pool.tokens_in(usable))
+    blocks = pool.blocks_for(tokens)
+    if rule.reserves:
+        # Elsewhere a group that grows beyond the pool ends there, as a request does.
+        blocks += blocks_of_others(request, tokens, pool)
     if blocks <= usable:
         return None
     if blocks <= pool.total:

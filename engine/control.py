@@ -73,7 +73,8 @@ class Control:
         if isinstance(command, Abort):
             request = self._find(command.request)
             scheduler.abort(request, now)
-            telemetry.finished(request, detail=f"by command of uid {asker.uid} pid {asker.pid}")
+            for each in [request] if request.beam is None else request.beam.seen:
+                telemetry.finished(each, detail=f"by command of uid {asker.uid} pid {asker.pid}")
             telemetry.event("command", request=request.num, request_id=request.id, detail=f"abort {request.id}", **who)
             return f"{request.id} aborted after {request.output_tokens} output tokens", []
         if isinstance(command, Preempt):

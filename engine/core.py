@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.batch import Runner
+from engine.batch import Runner, StepOutput
 from engine.plan import Plan
 from engine.request import Request
 from engine.scheduler import Scheduler
@@ -59,17 +59,15 @@ class Engine:
         if plan.is_empty:
             return None
         self.iteration += 1
-        tokens: list[int] = []
-        forward_ms = sample_ms = 0.0
+        output = StepOutput([])
         if plan.items or plan.copies:
             output = self.runner.run(plan.items, plan.copies)
-            tokens, forward_ms, sample_ms = output.tokens, output.forward_ms, output.sample_ms
         ended = self.clock()
-        finished = self.scheduler.commit(plan, tokens, ended)
+        finished = self.scheduler.commit(plan, output.tokens, ended, output.candidates)
         self.batch_sizes.append(len(plan.items))
         committed = self.clock()
         schedule_ms = 1000.0 * ((planned - began) + (committed - ended))
-        return Step(self.iteration, plan, finished, schedule_ms, forward_ms, sample_ms, committed, waited)
+        return Step(self.iteration, plan, finished, schedule_ms, output.forward_ms, output.sample_ms, committed, waited)
 
     def _wait(self) -> float:
         """Until a copy between tiers has ended; returns how many milliseconds that took."""

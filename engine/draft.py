@@ -23,12 +23,15 @@ class Draft:
         """The next ``count`` tokens of ``request`` are part of the batch."""
         end = request.computed + count
         samples = end == len(request.token_ids)
-        forks = tuple(request.samples) if samples else ()
-        self.items[request.num] = BatchItem(request, request.computed, count, samples, forks)
+        beam = request.beam if samples else None
+        forks = tuple(request.samples) if samples and beam is None else ()
+        candidates = 0 if beam is None else beam.search.candidates
+        self.items[request.num] = BatchItem(request, request.computed, count, samples, forks, candidates)
         self.budget -= count
 
     def take_back(self, request: Request) -> None:
-        """What ``request`` was given in this plan goes to others."""
-        planned = self.items.pop(request.num, None)
-        if planned is not None:
-            self.budget += planned.count
+        """What ``request``, and its beams, were given in this plan goes to others."""
+        members = [request] if request.beam is None else request.beam.members
+        for planned in [self.items.pop(member.num, None) for member in members]:
+            if planned is not None:
+                self.budget += planned.count

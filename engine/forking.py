@@ -16,6 +16,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from engine.batch import BatchItem, BlockCopy
+from engine.beam import places_taken
 from engine.groups import complete_places, tail_places
 from engine.pool import BlockPool
 from engine.progress import append_token
@@ -114,7 +115,7 @@ def share_table(parent: Request, sample: Request, pool: BlockPool, now: float) -
 
 def _may_run(scheduler: "Scheduler", parent: Request, sample: Request) -> bool:
     pool = scheduler.pool
-    if scheduler.draining or len(scheduler.running) > scheduler.policies.max_running:
+    if scheduler.draining or places_taken(scheduler.running) > scheduler.policies.max_running:
         return False
     if not scheduler.rule.reserves:
         return True

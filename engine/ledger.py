@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.beam import beam_violations, blocks_of_parked
 from engine.groups import first_needed_place
 from engine.pins import pin_violations
 from engine.pool import ACTIVE, CACHED, FREE, NOBODY, PINNED, SHARED, TRANSFER, BlockPool
@@ -44,6 +45,7 @@ def violations(scheduler: "Scheduler") -> list[str]:
     found += _hashes(tables, pool)
     found += _gauges(refs, pool)
     found += _promises(scheduler)
+    found += beam_violations(scheduler)
     found += pin_violations(scheduler.pins, pool)
     if scheduler.tiers is not None:
         found += tier_violations(scheduler.tiers, scheduler.requests)
@@ -190,9 +192,10 @@ def _shared_unsealed(block: int, holders: list[Request], pool: BlockPool) -> lis
         if own != start or request.token_ids[own : own + fill] != held:
             found.append(f"block {block} was written while it is shared: {who} have other tokens in its place")
             break
-    for request in holders:
-        if start < request.computed < start + pool.block_size and not request.forked_tail:
-            found.append(f"block {block} is about to be written by {request.id}, who shares it and plans no copy")
+    unready = [r for r in holders if start < r.computed < start + pool.block_size and not r.forked_tail]
+    # Of beams the last one to write finds nobody else in the block.
+    for request in unready[: -1 if first.beam is not None else None]:
+        found.append(f"block {block} is about to be written by {request.id}, who shares it and plans no copy")
     return found
 
 
@@ -324,6 +327,7 @@ def _promises(scheduler: "Scheduler") -> list[str]:
         found.append(f"requests are promised {total} blocks, the scheduler counts {scheduler.reserved_blocks}")
     for request in scheduler.running:
         more = pool.blocks_for(request.kv_limit) - len(request.block_table) + request.forked_tail * pool.groups
+        more += blocks_of_parked(request, pool)
         due = more if rule.reserves else 0
         if request.reserved_blocks != due:
             found.append(

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from engine.beam import group_of, leader_of
+from engine.beam_steps import park_beams
 from engine.plan import Preemption
-from engine.policies.preempt_action import PREEMPT_ACTIONS
+from engine.policies.preempt_action import PREEMPT_ACTIONS, SWAPS
 from engine.policies.victim import VICTIMS
 from engine.policy import PolicySet
 from engine.request import Request
@@ -33,14 +35,15 @@ def protected(running: Sequence[Request], policies: PolicySet) -> list[Request]:
 def pick_victim(running: Sequence[Request], policies: PolicySet, asking: Request | None = None) -> Pick:
     """Whom the policies would preempt of ``running`` (not empty, in the order of their start).
 
-    ``asking``, who needs the room, is called "itself" in the reason.
+    ``asking``, who needs the room, is called "itself" in the reason. A beam stands for its group: the victim is the
+    leader.
     """
     rule = VICTIMS[policies.victim]
     spared = protected(running, policies)
     open_ones = [request for request in running if request not in spared]
-    victim = rule.choose(open_ones or running)
-    first = rule.choose(running)
-    reason = f"{policies.rule('victim')} chose {'itself' if victim is asking else victim.id}"
+    victim = leader_of(rule.choose(open_ones or running))
+    first = leader_of(rule.choose(running))
+    reason = f"{policies.rule('victim')} chose {'itself' if asking is not None and victim is leader_of(asking) else victim.id}"
     if not open_ones:
         protection = f"all that run are protected by {policies.rule('preempt_bound')}, so none is"
     elif first is not victim:
@@ -61,12 +64,23 @@ def preempt(
     need: int | None = None,
     protection: str = "",
 ) -> Preemption:
-    """Take the blocks of ``victim``, a running request, in the way the policies say."""
-    free, held = scheduler.pool.available, len(victim.held)
+    """Take the blocks of ``victim``, a running request, in the way the policies say; with a beam goes its group."""
+    group, beam, victim = group_of(victim), victim.beam, leader_of(victim)
+    free, held = scheduler.pool.available, sum(len(member.held) for member in group)
     seconds = 0.0 if victim.started is None else max(0.0, now - victim.started)
-    victim.preemptions += 1
+    action = PREEMPT_ACTIONS[scheduler.policies.preempt_action]
+    for member in [victim] if beam is None else beam.members:
+        member.preemptions += 1
     scheduler.totals.preemptions += 1
-    lost = PREEMPT_ACTIONS[scheduler.policies.preempt_action].take(scheduler, victim, now, cause)
+    if beam is None:
+        lost = action.take(scheduler, victim, now, cause)
+    else:
+        lost = sum(member.computed for member in group)
+        if not action.requeues:
+            action.take(scheduler, victim, now, cause)
+        else:
+            park_beams(scheduler, beam, now)
+            cause += "; beams are recomputed, not swapped" if action.name in SWAPS else ""
     return Preemption(
         victim=victim,
         by=by,

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable
 
+from engine.beam import blocks_of_parked
 from engine.pool import BlockPool
 from engine.request import Request
 
 
 def due(request: Request, pool: BlockPool) -> int:
-    """Blocks that a running request may still need, beyond those it holds, to reach its maximum."""
-    return pool.blocks_for(request.kv_limit) - len(request.block_table) + request.forked_tail * pool.groups
+    """Blocks that a running request may still need, beyond those it holds, to reach its maximum; those of its beams that
+    are parked included."""
+    own = pool.blocks_for(request.kv_limit) - len(request.block_table) + request.forked_tail * pool.groups
+    return own + blocks_of_parked(request, pool)
 
 
 def promises(running: Iterable[Request], pool: BlockPool) -> int:

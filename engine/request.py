@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from engine.retention import Retention
+
+if TYPE_CHECKING:
+    from engine.beam import Beam
 
 
 class RequestState(StrEnum):
@@ -78,6 +82,12 @@ class Request:
     """Num of the first of the samples drawn from one prompt; None for a request with one sample."""
     siblings: int = 1
     """Samples in that group, itself included."""
+    beam: "Beam | None" = None
+    """The beam search whose beam it is, one of ``siblings``."""
+    score: float | None = None
+    """Of a beam: the sum of the log-probabilities (nats) of its output tokens."""
+    takeovers: int = 0
+    """Times its tokens and its table were replaced by those of another beam."""
 
     state: RequestState = RequestState.WAITING
     block_table: list[int] = field(default_factory=list)

@@ -10,7 +10,7 @@ from engine.attention.base import AttentionBackend, lay_out_groups
 from engine.batch import BatchItem, BlockCopy, StepOutput
 from engine.kv_cache import KVCache
 from engine.model import Decoder
-from engine.sampler import Draw, Sampler
+from engine.sampler import Draw, Sampler, likeliest
 from engine.window import first_seen
 
 
@@ -45,12 +45,14 @@ class ModelRunner:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         computed = time.perf_counter()
-        rows = [(row, item) for row, item in enumerate(item for item in items if item.samples) for _ in item.drawing]
-        if len(rows) > len(logits):
-            logits = logits[[row for row, _ in rows]]
+        ends = [item for item in items if item.samples]
+        beams = [(row, item) for row, item in enumerate(ends) if item.candidates]
+        rows = [row for row, item in enumerate(ends) for _ in item.drawing]
         draws = [Draw(each.sampling, each.num, item.start + item.count) for item in items for each in item.drawing]
-        sampled = self.sampler.sample(logits, draws)
-        return StepOutput(sampled, (computed - began) * 1e3, (time.perf_counter() - computed) * 1e3)
+        sampled = self.sampler.sample(logits if rows == list(range(len(logits))) else logits[rows], draws)
+        wanted = [(item.candidates, item.request.num, item.start + item.count) for _, item in beams]
+        candidates = likeliest(logits[[row for row, _ in beams]], wanted)
+        return StepOutput(sampled, (computed - began) * 1e3, (time.perf_counter() - computed) * 1e3, candidates)
 
     def _check(self, items: Sequence[BatchItem]) -> None:
         context = self.decoder.config.context

@@ -70,6 +70,27 @@ class Sampler:
         return [choose(row, draw.params.top_p, self.uniform(draw)) for row, draw in zip(masses, draws, strict=True)]
 
 
+def likeliest(logits: Tensor, wanted: Sequence[tuple[int, int, int]]) -> list[list[tuple[int, float]]]:
+    """The likeliest next tokens of each row, with their log-probabilities (nats, float32), before any temperature.
+
+    ``wanted`` for each row: how many (the whole vocabulary at most), and the request and position for errors. Likeliest
+    first, of equals the lower id. Raises `SamplerError` on NaN or infinity.
+    """
+    if not wanted:
+        return []
+    log_probabilities = torch.log_softmax(logits.float(), dim=-1)
+    found = []
+    for row, (count, request, position) in zip(log_probabilities, wanted, strict=True):
+        lowest = torch.topk(row, min(count, len(row))).values[-1]
+        if not torch.isfinite(lowest):
+            raise SamplerError(f"request {request}: logits at position {position} are not finite")
+        # More than wanted where several are equal to the last: topk does not say which of them it takes.
+        ids = torch.nonzero(row >= lowest).flatten()
+        pairs = zip(ids.tolist(), row[ids].tolist(), strict=True)
+        found.append(sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:count])
+    return found
+
+
 _MASK = (1 << 64) - 1
 _SEEDED = _MASK
 """Second half of a seeded request's key: no request without a seed has this number."""

@@ -23,11 +23,14 @@ from collections.abc import Sequence
 
 from engine import ledger, tiering
 from engine.admission import check_servable, usable_blocks
+from engine.beam import Beam, is_one_group, leader_of, places_taken
+from engine.beam_steps import end_beams, go_on, report
 from engine.compaction import Job, book, check_span, compact, due_moves, plan_moves
 from engine.copies import PendingCopies
 from engine.draft import Draft
 from engine.forking import end_samples, must_copy, own_tail, take_tokens
 from engine.groups import complete_places
+from engine.hypotheses import Candidate
 from engine.partial import PartialIndex
 from engine.pins import Pin, Pins
 from engine.plan import HeadVerdict, Plan, PolicyChange, Preemption
@@ -157,22 +160,30 @@ class Scheduler:
             evicted=self.pool.evictions - evictions,
         )
 
-    def commit(self, plan: Plan, tokens: list[int], now: float) -> list[Request]:
-        """The plan's items were computed; ``tokens`` has one for each of their ``drawing``, in the plan's order.
+    def commit(
+        self, plan: Plan, tokens: list[int], now: float, candidates: Sequence[Sequence[Candidate]] = ()
+    ) -> list[Request]:
+        """The plan's items were computed; ``tokens`` has one for each of their ``drawing``, in the plan's order, and
+        ``candidates`` those of each item that wants some.
 
         Returns the requests that this finished. Items of requests that were aborted or preempted since the plan was
-        made are passed over. Raises ValueError for a wrong number of tokens.
+        made are passed over. Raises ValueError for a wrong number of tokens or candidates.
         """
         wanted = sum(len(item.drawing) for item in plan.items)
         if len(tokens) != wanted:
             raise ValueError(f"the batch samples {wanted} tokens, {len(tokens)} came back")
+        beams = sum(item.candidates > 0 for item in plan.items)
+        if len(candidates) != beams:
+            raise ValueError(f"the batch asks for candidates of {beams} beams, those of {len(candidates)} came back")
         self.copies.done(plan.copies)
         if self.tiers is not None and not self.copies.planned():
             self.tiers.flush()
-        sampled = iter(tokens)
+        sampled, offered = iter(tokens), iter(candidates)
         finished: list[Request] = []
+        groups: dict[int, Beam] = {}
         for item in plan.items:
             drawn = [next(sampled) for _ in item.drawing]
+            following = next(offered) if item.candidates else ()
             request = item.request
             if request.state not in RUNNING_STATES or request.computed != item.start:
                 continue
@@ -187,9 +198,14 @@ class Scheduler:
                 self.partial.filled(request, item.start, item.start + item.count)
             if drawn:
                 finished += take_tokens(self, item, drawn, now)
-            if self.pool.slides and request.state in RUNNING_STATES:
+            beam = request.beam
+            if beam is not None:
+                groups[beam.leader.num] = beam
+                if item.candidates:
+                    report(request, following)
+            if self.pool.slides and request.state in RUNNING_STATES and not (beam and beam.asleep):
                 self.totals.dropped_blocks += drop_unseen(request, self.pool, now)
-        return finished
+        return finished + go_on(self, groups.values(), now)
 
     # Control
 
@@ -241,8 +257,8 @@ class Scheduler:
         if self.draining:
             over = overcommitment(self.running, self.pool)
             return f"draining to capacity={self.policies.capacity}: running requests may need {counted(over, 'block')} too many"
-        over = len(self.running) - self.policies.max_running
-        if over > 0:
+        over = places_taken(self.running) - self.policies.max_running
+        if over > 0 and not is_one_group(self.running):
             return f"draining to max_running={self.policies.max_running}: {over} too many run"
         return None
 
@@ -306,6 +322,8 @@ class Scheduler:
                 break
             if request.state not in RUNNING_STATES:
                 continue  # A victim of one before it.
+            if request.remaining == 0:
+                continue  # A beam that waits for the others of its group.
             count = min(request.remaining, draft.budget)
             if self._make_room(request, request.computed + count, draft, now, force=force):
                 self.assign(request, count, draft, now)
@@ -323,8 +341,7 @@ class Scheduler:
             pinned = "" if usable == self.pool.total else f" that are not pinned for others, of {self.pool.total}"
             whole = f"the whole pool of {usable} blocks" if not pinned else f"all {usable} blocks{pinned}"
             why = f"{request.id} filled {whole}; its output ends here"
-            self.end(request, FinishReason.LENGTH, now, why)
-            draft.rejected.append((request, why))
+            self._cut_off(request, why, draft, now)
             return False
         while (need := self._lacking(request, tokens)) > self.pool.available:
             if self.rule.reserves:
@@ -333,15 +350,27 @@ class Scheduler:
             if need <= self.pool.available + self.pool.leaving or not victims:
                 draft.stalled.append(request)
                 return False
+            if is_one_group(self.running):
+                name, width = leader_of(request).id, len(self.running)
+                why = f"the {width} beams of {name} filled all {usable} blocks that there are; their output ends here"
+                self._cut_off(request, why, draft, now)
+                return False
             pick = pick_victim(victims, self.policies, request)
             cause = f"{request.id} needs {counted(need, 'block', more=True)}, {self.pool.available} left; {pick.reason}"
             draft.preempted.append(
                 preempt(self, pick.victim, now, cause, by=request, need=need, protection=pick.protection)
             )
             draft.take_back(pick.victim)
-            if pick.victim is request:
+            if request.state not in RUNNING_STATES:
                 return False
         return True
+
+    def _cut_off(self, request: Request, why: str, draft: Draft, now: float) -> None:
+        """``request`` ends, and its beams, because there is no room for its next token and never will be."""
+        draft.take_back(request)
+        members = [request] if request.beam is None else request.beam.seen
+        self.end(request, FinishReason.LENGTH, now, why)
+        draft.rejected += [(member, why) for member in members]
 
     def _lacking(self, request: Request, tokens: int) -> int:
         """Blocks to be taken before ``request`` can hold ``tokens`` tokens, those for copies of its last included."""
@@ -374,7 +403,10 @@ class Scheduler:
         self.waiting.add(request)
 
     def end(self, request: Request, reason: FinishReason, now: float, detail: str | None = None) -> None:
-        """A live request is finished, wherever it is; it gives up what it holds."""
+        """A live request is finished, wherever it is; it gives up what it holds. A beam's whole group ends with it."""
+        if request.beam is not None and not request.beam.ended:
+            end_beams(self, request.beam, reason, now, detail)
+            return
         if request.state in RUNNING_STATES or request.state is RequestState.LOADING:
             self.running.remove(request)
             self.release(request, now)
@@ -386,10 +418,7 @@ class Scheduler:
         request.finish_reason, request.finish_detail = reason, detail
         request.enter(RequestState.FINISHED, now)
         del self.requests[request.num]
-        if reason is FinishReason.ABORT:
-            self.totals.aborted += 1
-        else:
-            self.totals.finished += 1
+        self.totals.count_end(reason)
         if self.verdict is not None and self.verdict.request is request:
             self.verdict = None
 

@@ -4,9 +4,11 @@ import itertools
 import time
 from collections.abc import Iterator
 
+from engine.beam_steps import add_beams
 from engine.control import Control
 from engine.core import Engine
 from engine.forking import MAX_SAMPLES, add_samples
+from engine.hypotheses import MAX_WIDTH, MIN_WIDTH
 from engine.request import Request, SamplingParams
 from engine.retention import Retention
 from engine.telemetry import Telemetry
@@ -69,14 +71,22 @@ class Server:
         retention: tuple[Retention, ...] = (),
         n: int = 1,
         cache_salt: str = "",
+        beam: int | None = None,
+        length_penalty: float = 1.0,
     ) -> Request:
         """Queue one request; with ``n``, that many samples of its prompt, of which it is the first. Requests find each
         other's KV in the prefix cache only with equal ``cache_salt``.
+
+        With ``beam``, a beam search of that width (2 to 16): the request gets the best output, the others of its group
+        the next best; ``length_penalty`` is the power of the number of output tokens by which a hypothesis'
+        log-probability is divided. Nothing is sampled then, whatever ``sampling`` says.
 
         Raises ValueError where it can never be served.
         """
         if not 1 <= n <= MAX_SAMPLES:
             raise ValueError(f"{n} samples cannot be drawn from one prompt; choose 1 to {MAX_SAMPLES}")
+        if beam is not None and (n != 1 or not MIN_WIDTH <= beam <= MAX_WIDTH):
+            raise ValueError(f"a beam search has {MIN_WIDTH} to {MAX_WIDTH} beams and n=1, not {beam} and n={n}")
         num = next(self._numbers)
         now = self.engine.clock()
         request = Request(
@@ -95,6 +105,8 @@ class Server:
         )
         if n > 1:
             add_samples(request, [next(self._numbers) for _ in range(n - 1)])
+        if beam is not None:
+            add_beams(request, [next(self._numbers) for _ in range(beam - 1)], length_penalty)
         self.engine.scheduler.add(request, now)
         self.telemetry.touch(request)
         return request

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from engine import tiering
 from engine.admission import never_fits, weigh
+from engine.beam import places_taken
 from engine.draft import Draft
 from engine.partial import PARTS
 from engine.plan import Admission, HeadVerdict
@@ -38,8 +39,8 @@ def admit_waiting(scheduler: "Scheduler", draft: Draft, now: float) -> HeadVerdi
             continue
         if batch_runs:
             return batch_running(head, len(running), policies)
-        if len(running) >= policies.max_running:
-            return too_many_running(head, len(running), policies)
+        if (taken := places_taken(running)) + places_taken([head]) > policies.max_running and running:
+            return too_many_running(head, taken, policies)
         if draft.budget == 0 and not rule.one_batch:
             return no_tokens_left(head, policies)
         if running and (verdict := above_resume_gate(head, policies, pool)) is not None:

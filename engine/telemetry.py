@@ -6,12 +6,14 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
 
+from engine.beam import Beam
 from engine.copies import Copied
 from engine.core import Engine, Step
 from engine.plan import Admission, HeadVerdict, Plan, Preemption
 from engine.request import FinishReason, Request, RequestState
 from engine.tiers.report import TierReport
 from engine.watchdog import Alarm, Notice
+from engine.words import counted
 from kvtop.protocol import (
     ROUTINE_EVENTS,
     Batch,
@@ -72,7 +74,7 @@ class Telemetry:
         self._recent: deque[Event] = deque(maxlen=KEPT_EVENTS)
         self._notable: deque[Event] = deque(maxlen=2 * KEPT_EVENTS)
         self._sent: dict[int, dict[str, Any]] = {}
-        self._table_sent: dict[int, tuple[int, tuple[int, int]]] = {}
+        self._table_sent: dict[int, tuple[int, tuple[int, int, int]]] = {}
         self._touched: dict[int, Request] = {}
         self._finished: OrderedDict[int, Request] = OrderedDict()
         self._sent_queue: Queue | None = None
@@ -115,7 +117,7 @@ class Telemetry:
 
     def preempted(self, preemption: Preemption) -> None:
         victim, by = preemption.victim, preemption.by
-        self.touch(victim)
+        self._touch_group(victim)
         self.event(
             "preempt",
             severity="warn",
@@ -131,7 +133,13 @@ class Telemetry:
             seconds=preemption.seconds_lost,
         )
         if victim.state is RequestState.FINISHED:
-            self.finished(victim)
+            for each in [victim] if victim.beam is None else victim.beam.seen:
+                self.finished(each)
+
+    def _touch_group(self, request: Request) -> None:
+        """The request changed, and with it the beams of its group that viewers know of."""
+        for each in [request] if request.beam is None else request.beam.seen:
+            self.touch(each)
 
     def finished(self, request: Request, detail: str | None = None) -> None:
         self.touch(request)
@@ -145,6 +153,24 @@ class Telemetry:
             tokens=request.output_tokens,
             seconds=max(0.0, request.times.since - request.arrival),
             detail=detail or request.finish_detail,
+        )
+        if request.beam is not None and request.beam.leader is request:
+            self._beams_ended(request.beam)
+
+    def _beams_ended(self, beam: Beam) -> None:
+        leader, hypotheses = beam.leader, sum(member.output_tokens > 0 for member in beam.members)
+        best = (
+            ""
+            if leader.score is None
+            else f"; the best scores {beam.search.score(leader.score, leader.output_tokens):.4f}"
+        )
+        self.event(
+            "beam",
+            request=leader.num,
+            request_id=leader.id,
+            tokens=leader.output_tokens,
+            cause=str(leader.finish_reason),
+            detail=f"outputs of {hypotheses} of {counted(beam.width, 'beam')}{best}",
         )
 
     def ledger(self, violations: list[str], ms: float = 0.0) -> None:
@@ -235,7 +261,10 @@ class Telemetry:
         """Everything now. Takes nothing away from the next frame: what it holds is repeated there, harmlessly."""
         engine, scheduler, pool = self._engine, self._engine.scheduler, self._engine.scheduler.pool
         now = engine.clock()
-        requests = [*scheduler.requests.values(), *self._finished.values()]
+        live = scheduler.requests.values()
+        # Beams of a preempted group stand behind their leader; viewers know them and go on to be told what changes.
+        parked = [each for r in live if r.beam is not None for each in r.samples if each in r.beam.seen]
+        requests = [*live, *parked, *self._finished.values()]
         return Keyframe.model_construct(
             seq=self._seq,
             iteration=engine.iteration,
@@ -312,7 +341,7 @@ class Telemetry:
             self._copied(copied)
         self._compacted(plan, step.ended)
         for item in plan.items:
-            self._touched[item.request.num] = item.request
+            self._touch_group(item.request)
             for sample in item.forks:
                 self.touch(sample)
         for request in step.finished:
@@ -376,6 +405,7 @@ class Telemetry:
             "priority": request.priority,
             "group": request.group,
             "siblings": None if request.group is None else request.siblings,
+            "score": request.score,
             "arrival": request.arrival_wall,
             "prompt_tokens": request.prompt_tokens,
             "max_tokens": request.max_tokens,
@@ -415,19 +445,20 @@ class Telemetry:
         fields = self._fields(request)
         changed = {name: value for name, value in fields.items() if known.get(name) != value}
         self._sent[request.num] = fields
-        table, (length, life) = request.block_table, self._table_sent.get(request.num, (0, (request.admissions, 0)))
-        if life != (request.admissions, request.holes) or len(table) < length:
+        table, (length, life) = request.block_table, self._table_sent.get(request.num, (0, (request.admissions, 0, 0)))
+        now = (request.admissions, request.holes, request.takeovers)
+        if life != now or len(table) < length:
             length, force = 0, True
         else:
             force = False
         if force or len(table) > length:
             changed["table_at"], changed["table"] = length, table[length:]
-        self._table_sent[request.num] = (len(table), (request.admissions, request.holes))
+        self._table_sent[request.num] = (len(table), now)
         return RequestChange.model_construct(num=request.num, **changed) if changed else None
 
     def _resend_table(self, request: Request) -> None:
         """The next frame carries its whole block table, also when that is empty by then."""
-        self._table_sent[request.num] = (0, (-1, -1))
+        self._table_sent[request.num] = (0, (-1, -1, -1))
 
     def _forget(self) -> list[int]:
         forgotten = []

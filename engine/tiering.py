@@ -111,7 +111,11 @@ def candidates(scheduler: "Scheduler", tiers: Tiers) -> list[Request]:
     books = None if swap is None else tiers.named(swap.tier)
     if books is None or policies.tier_full != "block":
         return scheduler.running
-    return [r for r in scheduler.running if r.state is RequestState.LOADING or tiers.swaps.room(r, books)]
+    return [
+        r
+        for r in scheduler.running
+        if r.beam is not None or r.state is RequestState.LOADING or tiers.swaps.room(r, books)
+    ]
 
 
 def filled(scheduler: "Scheduler", tiers: Tiers, request: Request, start: int, end: int, now: float) -> None:

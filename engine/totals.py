@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from engine.request import FinishReason
+
 
 @dataclass(slots=True)
 class Totals:
@@ -18,3 +20,10 @@ class Totals:
     recomputed_tokens: int = 0
     prefill_tokens: int = 0
     decode_tokens: int = 0
+
+    def count_end(self, reason: FinishReason | None) -> None:
+        """A request ended."""
+        if reason is FinishReason.ABORT:
+            self.aborted += 1
+        else:
+            self.finished += 1

@@ -12,9 +12,10 @@ import numpy as np
 
 from engine import tiering
 from engine.admission import never_fits
+from engine.beam import group_of, is_one_group, places_taken
 from engine.policies.capacity import CAPACITIES, CapacityRule
 from engine.policies.order import ORDERS
-from engine.policies.preempt_action import PREEMPT_ACTIONS
+from engine.policies.preempt_action import PREEMPT_ACTIONS, SWAPS
 from engine.policies.requeue import REQUEUES
 from engine.policy import PolicySet, spell
 from engine.pool import CACHED, BlockPool
@@ -80,10 +81,11 @@ class _Remaining:
         return promises(self.running, self.pool) - self.available
 
     def drop(self, victim: Request) -> None:
-        self.running.remove(victim)
-        for block in victim.held:
-            gone = self._released[block] = self._released.get(block, 0) + 1
-            self.available += gone == self.pool.refs_of(block) and not self.pool.pins[block]
+        for request in group_of(victim):
+            self.running.remove(request)
+            for block in request.held:
+                gone = self._released[block] = self._released.get(block, 0) + 1
+                self.available += gone == self.pool.refs_of(block) and not self.pool.pins[block]
 
 
 def _choose(plan: ChangePlan, stay: _Remaining, cause: str) -> Request:
@@ -94,7 +96,7 @@ def _choose(plan: ChangePlan, stay: _Remaining, cause: str) -> Request:
 
 
 def _change_max_running(plan: ChangePlan, old: PolicySet, stay: _Remaining, transition: str) -> None:
-    limit, runs = plan.new.max_running, len(stay.running)
+    limit, runs = plan.new.max_running, places_taken(stay.running)
     if limit != old.max_running:
         plan.effects.append(f"max_running goes from {old.max_running} to {limit}; {runs} {_run(runs)} now.")
     if runs <= limit:
@@ -105,8 +107,15 @@ def _change_max_running(plan: ChangePlan, old: PolicySet, stay: _Remaining, tran
         )
         return
     cause = f"policy change to {plan.new.rule('max_running')}: {runs} ran"
-    victims = [_choose(plan, stay, cause) for _ in range(runs - limit)]
-    plan.effects.append(_preempted(plan, victims, f"so that {limit} run"))
+    victims = []
+    while places_taken(stay.running) > limit and not is_one_group(stay.running):
+        victims.append(_choose(plan, stay, cause))
+    if victims:
+        plan.effects.append(_preempted(plan, victims, f"so that {limit} run"))
+    if places_taken(stay.running) > limit:
+        plan.effects.append(
+            f"The {counted(len(stay.running), 'beam')} of {stay.running[0].id} go on while nothing else runs."
+        )
 
 
 def _change_capacity(plan: ChangePlan, scheduler: "Scheduler", stay: _Remaining, transition: str) -> None:
@@ -299,10 +308,12 @@ def _preemption_rules(plan: ChangePlan, scheduler: "Scheduler") -> list[str]:
 
 
 def _preempted(plan: ChangePlan, victims: Sequence[Request], purpose: str) -> str:
-    tokens = sum(victim.computed for victim in victims)
+    tokens = sum(member.computed for victim in victims for member in group_of(victim))
     verb = "is" if len(victims) == 1 else "are"
     action = PREEMPT_ACTIONS[plan.new.preempt_action]
-    return f"{_names(victims)} {verb} preempted and {action.fate}, {purpose}; {tokens} {action.cost}."
+    beams = action.name in SWAPS and any(victim.beam is not None for victim in victims)
+    but = " Beams are recomputed, not swapped." if beams else ""
+    return f"{_names(victims)} {verb} preempted and {action.fate}, {purpose}; {tokens} {action.cost}.{but}"
 
 
 def _names(requests: Sequence[Request]) -> str:

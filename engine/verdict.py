@@ -58,7 +58,8 @@ def too_many_running(head: Request, running: int, policies: PolicySet) -> HeadVe
     return HeadVerdict(
         head,
         "max_running",
-        f"{counted(running, 'request')} running, {policies.max_running} allowed",
+        f"{counted(running, 'request')} running, {policies.max_running} allowed"
+        + (f"; its {head.siblings} beams count one each" if head.beam is not None else ""),
         rule=policies.rule("max_running"),
         limit=policies.max_running,
     )

@@ -101,7 +101,7 @@ class Event(Message):
     of tiers ``swap_out`` (KV of a request copied to a lower tier), ``swap_in`` (and back), ``load_failed`` (a copy came
     back wrong or not at all; what it held is computed again), ``tier_drop`` (a full tier gave up content, or refused it);
     of blocks ``copy`` (a shared block was copied before a write), ``compact`` (blocks were moved together), ``pin``
-    (blocks were pinned or unpinned); ``watchdog`` (no progress with work waiting, and its end).
+    (blocks were pinned or unpinned); ``beam`` (a beam search ended, with its best score); ``watchdog`` (no progress with work waiting, and its end).
     A viewer shows an unknown kind by its ``detail``.
     """
 

@@ -1,5 +1,6 @@
 """A scheduler without a model: requests made of numbers, and a runner that checks what it reads."""
 
+import math
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from engine.scheduler import Scheduler
 from engine.window import Windows
 
 BLOCK = 4
+FAKE_VOCAB = 50
 
 
 def make_request(num: int, prompt: Sequence[int] | int = 5, max_tokens: int = 8, **more: Any) -> Request:
@@ -46,7 +48,16 @@ class FakeRunner:
                     self._memory[block][position % self._size] = histories[item.request.num][position] ^ group
         for item in items:
             self._read(item, histories[item.request.num])
-        return StepOutput([self._token(request) for item in items for request in item.drawing])
+        return StepOutput(
+            [self._token(request) for item in items for request in item.drawing],
+            candidates=[self.candidates(i.request.token_ids, i.candidates) for i in items if i.candidates],
+        )
+
+    def candidates(self, token_ids: Sequence[int], count: int) -> list[tuple[int, float]]:
+        """The likeliest next tokens, which depend on all tokens so far and on nothing else."""
+        draw = random.Random(hash((self._seed, *token_ids)))
+        pairs = [(token, math.log(draw.random() + 1e-9)) for token in range(FAKE_VOCAB)]
+        return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:count]
 
     def _read(self, item: BatchItem, history: list[int]) -> None:
         for group in range(self._groups):
@@ -64,7 +75,7 @@ class FakeRunner:
 
     def _token(self, request: Request) -> int:
         place = 0 if request.group is None else request.num - request.group
-        return random.Random(hash((self._seed, place, *request.token_ids))).randrange(50)
+        return random.Random(hash((self._seed, place, *request.token_ids))).randrange(FAKE_VOCAB)
 
 
 class Drive:
@@ -95,7 +106,8 @@ class Drive:
         plan = self.scheduler.schedule(self.now)
         assert self.scheduler.ledger_violations() == []
         self.now += 0.5
-        self.finished = self.scheduler.commit(plan, self.runner.run(plan.items, plan.copies).tokens, self.now)
+        output = self.runner.run(plan.items, plan.copies)
+        self.finished = self.scheduler.commit(plan, output.tokens, self.now, output.candidates)
         assert self.scheduler.ledger_violations() == []
         self.now += 0.5
         return plan

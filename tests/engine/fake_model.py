@@ -21,7 +21,15 @@ class FakeRunner:
         self._random = random.Random(seed)
 
     def run(self, items: Sequence[BatchItem], copies: Sequence[BlockCopy] = ()) -> StepOutput:
-        return StepOutput([self._random.randrange(1000) for item in items for _ in item.drawing], forward_ms=1.0)
+        return StepOutput(
+            [self._random.randrange(1000) for item in items for _ in item.drawing],
+            forward_ms=1.0,
+            candidates=[self._candidates(item.candidates) for item in items if item.candidates],
+        )
+
+    def _candidates(self, count: int) -> list[tuple[int, float]]:
+        worst_first = sorted(-self._random.random() for _ in range(count))
+        return list(zip(self._random.sample(range(1000), count), reversed(worst_first), strict=True))
 
 
 class Clock:

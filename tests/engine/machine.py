@@ -9,6 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from engine.admission import never_fits
 from engine.batch import BatchItem
+from engine.beam import is_one_group, leader_of, places_taken
+from engine.beam_steps import add_beams
 from engine.forking import add_samples
 from engine.groups import places
 from engine.plan import Plan
@@ -27,6 +29,7 @@ from engine.request import NO_BLOCK, FinishReason, Request, RequestState
 from engine.retention import Retention
 from engine.scheduler import RUNNING_STATES, Scheduler
 from engine.window import Windows
+from tests.engine.beams import ended_by_itself, outputs_of, search
 from tests.engine.driving import BLOCK, FakeRunner, Mirror, make_request
 
 CONTEXT = 120
@@ -82,6 +85,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.arrived = 0
         self.known: list[Request] = []
         self.barren = 0
+        self.searched = 0
         self.prepare(random.Random(seed))
 
     def prepare(self, draw: random.Random) -> None:
@@ -120,7 +124,11 @@ class SchedulerMachine(RuleBasedStateMachine):
             retention=draw.choice(RETENTIONS),
         )
         if (more := draw.choice([0, 0, 0, 1, 3])) > 0:
-            add_samples(request, list(range(self.arrived, self.arrived + more)))
+            nums = list(range(self.arrived, self.arrived + more))
+            if draw.random() < 0.5:
+                add_beams(request, nums, draw.choice([1.0, 0.0]))
+            else:
+                add_samples(request, nums)
             self.arrived += more
         if self.pool.blocks_for(len(prompt)) <= self.pool.total:
             self.scheduler.add(request, self.now)
@@ -154,10 +162,10 @@ class SchedulerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.scheduler.requests)
     def step_with_an_abort_before_the_commit(self, which: int) -> None:
         plan = self.scheduler.schedule(self.now)
-        tokens = self.runner.run(plan.items, plan.copies).tokens
+        output = self.runner.run(plan.items, plan.copies)
         if self.scheduler.requests:
             self.abort(which)
-        self.scheduler.commit(plan, tokens, self.now)
+        self.scheduler.commit(plan, output.tokens, self.now, output.candidates)
 
     # What operators do
 
@@ -173,7 +181,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         for preemption in change.preempted[:6]:
             assert preemption.victim.id in named, "a victim was not announced"
         if transition == "preempt":
-            assert "max_running" not in changes or len(self.scheduler.running) <= self.scheduler.policies.max_running
+            assert "max_running" not in changes or self._few_enough()
             assert "capacity" not in changes or not self.scheduler.draining or self._copying()
             limit = self.scheduler.policies.pin_limit
             assert "pin_limit" not in changes or self.pool.pinned_total <= limit * self.pool.total
@@ -196,7 +204,8 @@ class SchedulerMachine(RuleBasedStateMachine):
     def preempt(self, which: int) -> None:
         victim = self._pick(which, self.scheduler.running)
         record = self.scheduler.preempt(victim, self.now, "test")
-        assert record.victim is victim
+        assert record.victim is leader_of(victim)
+        victim = record.victim
         if PREEMPT_ACTIONS[self.scheduler.policies.preempt_action].requeues:
             assert victim.state is RequestState.PREEMPTED
             assert victim in self.scheduler.waiting
@@ -281,12 +290,15 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert plan.items or plan.rejected or self._copying(), "a step with work to do did nothing"
         produced = scheduler.totals.decode_tokens + scheduler.totals.finished
         self.now += 1.0
-        finished = scheduler.commit(plan, self.runner.run(plan.items, plan.copies).tokens, self.now)
+        output = self.runner.run(plan.items, plan.copies)
+        finished = scheduler.commit(plan, output.tokens, self.now, output.candidates)
         assert scheduler.ledger_violations() == []
         self.mirror.check()
         for request in finished:
             assert request.state is RequestState.FINISHED
             assert request.output_tokens <= request.max_tokens
+            if request.beam is not None and request is request.beam.leader:
+                self._check_beams(request)
         idle = scheduler.paused or not plan.items
         gained = scheduler.totals.decode_tokens + scheduler.totals.finished > produced
         self.barren = self.barren if idle else 0 if gained else self.barren + 1
@@ -305,7 +317,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert not plan.preempted, "admitted in a step that preempted"
         assert not scheduler.paused
         assert not scheduler.draining
-        assert len(scheduler.running) <= scheduler.policies.max_running
+        assert self._few_enough()
         assert scheduler.policies.capacity != "static_batch" or not ran, "joined a static batch that runs"
         if ran and not plan.admitted[0].first:
             used = self._used_by(ran)
@@ -329,7 +341,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         gone: set[int] = {request.num for request, _ in plan.rejected}
         for preemption in plan.preempted:
             left = [count for num, count in before.items() if num not in gone]
-            gone.add(preemption.victim.num)
+            beam = preemption.victim.beam
+            gone |= {preemption.victim.num} if beam is None else {member.num for member in beam.members}
             if bound and before[preemption.victim.num] >= bound:
                 assert min(left) >= bound, "a protected request was preempted while another could have been"
                 assert preemption.protection
@@ -341,10 +354,36 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert item.start == item.request.computed
             assert item.request.state in RUNNING_STATES
             assert item.samples == (item.start + item.count == len(item.request.token_ids))
-            assert not item.samples or list(item.forks) == item.request.samples, "samples that do not fork off"
+            if item.request.beam is None:
+                assert not item.samples or list(item.forks) == item.request.samples, "samples that do not fork off"
+            else:
+                assert bool(item.candidates) == item.samples
+                assert not item.drawing, "a beam draws no token"
             for place in places(self.pool, item.start, item.start + item.count):
                 block = item.request.block_table[place]
                 assert self.pool.refs_of(block) == 1, "a block in several tables is about to be written"
+
+    def _check_beams(self, leader: Request) -> None:
+        """Whatever the group went through, the outcome is that of the definition."""
+        beam = leader.beam
+        assert beam is not None
+        assert all(member.state is RequestState.FINISHED for member in beam.members)
+        if ended_by_itself(leader):
+            prompt, penalty = leader.token_ids[: leader.prompt_tokens], beam.search.length_penalty
+            found = search(
+                self.runner.candidates,
+                prompt,
+                beam.width,
+                leader.max_tokens,
+                penalty=penalty,
+                stop_ids=leader.stop_ids,
+            )
+            assert outputs_of(leader) == [output for output, _ in found]
+            self.searched += 1
+
+    def _few_enough(self) -> bool:
+        running = self.scheduler.running
+        return places_taken(running) <= self.scheduler.policies.max_running or is_one_group(running)
 
     def _used_by(self, requests: Sequence[Request]) -> int:
         """Blocks these hold together, without those of the tokens being computed now."""

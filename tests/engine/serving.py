@@ -96,6 +96,7 @@ class Serving:
         )
         self.iteration = 0
         self.preemptions = 0
+        self.copies = 0
         self.largest_batch = 0
 
     def serve(
@@ -112,6 +113,8 @@ class Serving:
             plan = self.scheduler.schedule(float(self.iteration))
             self.preemptions += len(plan.preempted)
             self.largest_batch = max(self.largest_batch, len(plan.items))
-            self.scheduler.commit(plan, self.runner.run(plan.items, plan.copies).tokens, float(self.iteration))
+            self.copies += len(plan.copies)
+            output = self.runner.run(plan.items, plan.copies)
+            self.scheduler.commit(plan, output.tokens, float(self.iteration), output.candidates)
             self.iteration += 1
         raise AssertionError(f"not done after {limit} iterations")

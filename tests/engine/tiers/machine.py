@@ -78,7 +78,8 @@ class TieredMachine(SchedulerMachine):
             if not self.tiers.pending:
                 break
             plan = self.scheduler.schedule(self.now)
-            self.scheduler.commit(plan, self.runner.run(plan.items, plan.copies).tokens, self.now)
+            output = self.runner.run(plan.items, plan.copies)
+            self.scheduler.commit(plan, output.tokens, self.now, output.candidates)
         assert not self.tiers.pending
         assert not self.tiers.swapped
         assert self.scheduler.ledger_violations() == []
