@@ -57,6 +57,8 @@ def released_too_early() -> Iterator[None]:
                 self._enter(block, ACTIVE)
             else:
                 self.leaving -= 1
+                if forget:
+                    self.forget(block)
                 rest(self, block)
 
     with (

@@ -66,7 +66,8 @@ class TieredMachine(SchedulerMachine):
         )
         self.arrive_while_steps_go_on(seed)
         for request in list(self.scheduler.running):
-            self.scheduler.preempt(request, self.now, "test")
+            if request in self.scheduler.running:  # Others go with a beam of their group.
+                self.scheduler.preempt(request, self.now, "test")
         self.step(8)
 
     def teardown(self) -> None:
