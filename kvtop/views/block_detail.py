@@ -39,13 +39,14 @@ def block_line_row(
     if blocks is None or not 0 <= block < blocks.total:
         return block_detail_rows(state, block, width, now, glyphs)[0]
     found = blocks.owners(block, state.requests)
+    groups = state.hello.geometry.group_count if state.hello else 1
     forms: list[list[Span]] = []
     for named in range(min(len(found), NAMED_OWNERS), 0, -1):
         spans: list[Span] = []
-        for place, (row, logical) in enumerate(found[:named]):
-            spans.append((", " if place else "", Role.DIM))
+        for number, (row, place) in enumerate(found[:named]):
+            spans.append((", " if number else "", Role.DIM))
             spans.append((short(row.name, 16), owner_role(row.num)))
-            spans.append((f" [{logical}]", Role.TEXT))
+            spans.append((f" [{place // groups}]", Role.TEXT))
         spans += [(f" +{count(len(found) - named)}", Role.DIM)] if named < len(found) else []
         forms.append(spans)
     unknown = not_exposed(state, "owners") if state.requests is None else "no owner"

@@ -4,7 +4,7 @@ import pytest
 
 from kvtop.protocol import Geometry, KVGroup, PoolFacts, RequestChange
 from kvtop.state import EngineState
-from kvtop.views.block_detail import block_detail_rows
+from kvtop.views.block_detail import block_detail_rows, block_line_row
 from kvtop.views.block_table import block_table_rows, header_rows, table_length
 from tests.views.scene import LATER, check_rows, gauges_only, hello, scene
 
@@ -149,6 +149,14 @@ def test_a_block_names_its_group_and_what_that_sees() -> None:
     state = hybrid()
     assert "group g0: sees all tokens" in detail(1, 120, state)[0]
     assert "group g1: window of 16 tokens" in detail(2, 120, state)[0]
+
+
+def test_on_one_line_too_a_place_is_told_as_the_logical_block_it_belongs_to() -> None:
+    state = hybrid()
+    row = (state.requests or {})[1]
+    for place, block in enumerate(row.table):
+        if block >= 0:
+            assert f" [{place // 2}] " in block_line_row(state, block, 120, LATER).text
     assert "g1 window 16" in detail(2, 60, state)[0]
     assert detail(2, 120, state)[1] == "owned by r-1 logical 1 (tokens 16…31)"
 
