@@ -20,6 +20,8 @@ class RequestClass:
     """How long that lasts after each use; None: without end."""
     samples: int = 1
     """Outputs drawn from the prompt; above 1 at temperature `TEMPERATURE`, so that they differ."""
+    beams: int | None = None
+    """Width of the beam search for its output; None: it is sampled."""
     tenants: int = 0
     """Clients that must not find each other's KV: each has a cache salt of its own. 0: no salt."""
 
@@ -61,14 +63,15 @@ SHARING = Mix(
     "sharing",
     (
         # Its prompt ends inside a block at the scales in use: samples that go on from there copy it first.
-        RequestClass("N", 3_100, 400, 0.30, samples=3),
-        RequestClass("K", 5_000, 200, 0.25, priority=1, shared=4_000, keep=80, keep_seconds=20.0),
+        RequestClass("N", 3_100, 400, 0.25, samples=3),
+        RequestClass("W", 2_100, 200, 0.15, beams=4),
+        RequestClass("K", 5_000, 200, 0.20, priority=1, shared=4_000, keep=80, keep_seconds=20.0),
         RequestClass("T", 5_000, 200, 0.20, priority=1, shared=4_000, tenants=3),
-        RequestClass("L", 12_000, 100, 0.25),
+        RequestClass("L", 12_000, 100, 0.20),
     ),
-    note="N: 3 samples each; K: shared prefix kept 20 s; T: shared prefix, apart for 3 tenants",
+    note="N: 3 samples each; W: 4 beams; K: shared prefix kept 20 s; T: shared prefix, apart for 3 tenants",
     load=0.4,
 )
-"""What blocks can be shared, forked, copied and kept for, and long prompts that push everything else out."""
+"""What blocks can be shared, forked, taken over, copied and kept for, and long prompts that push everything else out."""
 
 MIXES: Mapping[str, Mix] = {mix.name: mix for mix in (STANDARD, SHARING)}

@@ -153,6 +153,7 @@ class Server:
                     sampling=arrival.sampling,
                     retention=arrival.retention,
                     n=arrival.n,
+                    beam=arrival.beam,
                     cache_salt=arrival.salt,
                 )
             except ValueError as error:

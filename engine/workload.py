@@ -62,6 +62,7 @@ class Arrival:
     n: int = 1
     sampling: SamplingParams | None = None
     salt: str = ""
+    beam: int | None = None
 
 
 class MixWorkload:
@@ -122,6 +123,7 @@ class MixWorkload:
             SamplingParams(temperature=TEMPERATURE, seed=self.seed + count) if kind.samples > 1 else None,
             # No number is drawn where there are no tenants: the mix without them stays as it is.
             f"tenant {self._random.randrange(kind.tenants)}" if kind.tenants else "",
+            kind.beams,
         )
 
     def _scaled(self, tokens: int) -> int:

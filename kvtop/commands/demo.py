@@ -55,7 +55,7 @@ PRESETS = {
         ("preempt_action=swap", "offload=on_evict", "max_running=16"),
     ),
     # Samples that fork and copy, prompts that outlive others in the cache, tenants that share nothing with each other.
-    "sharing": Preset({"blocks": 320}, ("eviction=priority", "partial_reuse=copy"), "sharing"),
+    "sharing": Preset({"blocks": 320}, ("eviction=priority", "partial_reuse=copy", "max_running=24"), "sharing"),
 }
 
 

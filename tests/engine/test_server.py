@@ -240,3 +240,9 @@ def test_what_an_arrival_asks_for_reaches_its_request(running: Running) -> None:
     assert len({r.sampling.seed for r in (first, *first.samples)}) == first.siblings == 3
     for request in (first, *first.samples):
         assert (request.priority, request.retention, request.cache_salt) == (2, kept, "tenant 1")
+    running.server._next = Arrival(0.0, "Y", [6] * 9, 20, 2, beam=4)
+    running.server._queue_limit = 200
+    running.server._feed()
+    first = next(r for r in running.engine.scheduler.requests.values() if r.label == "Y")
+    assert first.beam is not None
+    assert first.beam.width == first.siblings == 4

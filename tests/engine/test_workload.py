@@ -72,7 +72,8 @@ def test_tenants_send_the_same_prompts_under_salts_of_their_own_and_samples_are_
             salts.setdefault(tuple(a.prompt[:100]), set()).add(a.salt)
     assert [len(of) for of in salts.values()] == [3, 3]
     assert {a.salt for a in arrivals if a.label != "T"} == {""}
-    assert {a.label: a.n for a in arrivals} == {"N": 3, "K": 1, "T": 1, "L": 1}
+    assert {a.label: a.n for a in arrivals} == {"N": 3, "W": 1, "K": 1, "T": 1, "L": 1}
+    assert {a.label: a.beam for a in arrivals if a.beam is not None} == {"W": 4}
     seeds = [a.sampling.seed for a in arrivals if a.sampling is not None]
     assert len(seeds) == len(set(seeds)) == sum(a.n > 1 for a in arrivals)
 
