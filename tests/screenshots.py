@@ -61,6 +61,12 @@ def sharing_at_work(state: EngineState) -> bool:
     return copied and shared >= 8 and cached > 0 and max(samples.values(), default=0) >= 3
 
 
+def slid_out_of_a_window(state: EngineState) -> bool:
+    """The first request of the table, which the picture looks into, has given up blocks of one KV group and holds others."""
+    row = next((row for row in (state.requests or {}).values() if not row.finished), None)
+    return row is not None and 3 <= len(row.table) - len(row.held) <= 10 and state.verdict is not None
+
+
 def switched_under_load(state: EngineState) -> bool:
     """Both switches and, after them, a swapped request that came back are among the latest events."""
     kinds = [getattr(entry, "kind", "") for entry in state.events]
@@ -139,6 +145,10 @@ SHARING: dict[str, Picture] = {
     "sharing-80x24": (SMALL, TRUE, ("1", "c", "c", "c")),
     "sharing-200x50": (LARGE, TRUE, ("4", "v")),
 }
+HYBRID: dict[str, Picture] = {
+    "hybrid-block-table-80x24": (SMALL, TRUE, ("2", "enter")),
+    "hybrid-block-200x50": (LARGE, TRUE, ("1", "l", "l")),
+}
 SWITCHES: dict[str, Picture] = {
     "switched-200x50": (LARGE, TRUE, ("4", "v")),
     "policies-80x24": (SMALL, TRUE, ("P", *["j"] * 7)),
@@ -158,6 +168,7 @@ def main() -> None:
         (("--workload", "mix"), something_of_everything, (), DEMO),
         (preset_arguments("tiers"), tiers_at_work, (), TIERS),
         (preset_arguments("sharing"), sharing_at_work, (), SHARING),
+        (("--workload", "mix", "--window", "64,full"), slid_out_of_a_window, (), HYBRID),
         (recompute, switched_under_load, switches, SWITCHES),
     ):
         if only and only not in pictures:
