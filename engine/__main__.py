@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from engine.config import KV_DTYPE_NAMES, EngineConfig
+from engine.config import EngineConfig
+from engine.policies.kv_dtype import KV_DTYPES
 from engine.watchdog import Limits
 
 if TYPE_CHECKING:
@@ -86,8 +87,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--kv-dtype",
         default="auto",
-        choices=["auto", *KV_DTYPE_NAMES],
-        help="element type of the KV cache (default: the weights')",
+        choices=["auto", *KV_DTYPES],
+        help="element type of the KV cache at the start (default: the weights')",
     )
     p.add_argument(
         "--window",

@@ -1,7 +1,9 @@
 """Puts an engine together from its configuration: model, pool, scheduler, runner, telemetry, publisher, workload."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TypedDict
 
 import torch
 
@@ -13,9 +15,10 @@ from engine.describe import hello
 from engine.fetch import FetchError, Progress, ensure_model
 from engine.gguf import GgufError
 from engine.kv_cache import KVCache, KVCacheError
+from engine.kv_storage import KVStorage
 from engine.load import SMOLLM2_SHAPE, LoadedModel, load_model, random_model, with_windows
 from engine.mixes import MIXES
-from engine.paged_tensor import kv_dtype
+from engine.paged_tensor import KV_DTYPES, kv_dtype
 from engine.policy import PolicySet
 from engine.pool import BlockPool
 from engine.request import Request
@@ -23,7 +26,7 @@ from engine.runner import ModelRunner
 from engine.scheduler import Scheduler
 from engine.server import Server
 from engine.telemetry import Telemetry
-from engine.tiers.opening import open_tiers
+from engine.tiers.opening import open_stores, open_tiers
 from engine.tiers.store import StoreError
 from engine.tiers.tiers import Tiers
 from engine.window import describe_windows, parse_windows
@@ -84,7 +87,8 @@ def build(
     mix = MIXES.get(config.workload)
     blocks = config.blocks or (MIX_BLOCKS if mix is not None else DEFAULT_BLOCKS)
     block_size = config.block_size or (MIX_BLOCK_SIZE if mix is not None else DEFAULT_BLOCK_SIZE)
-    cache_dtype = kv_dtype(model.weight_dtype if config.kv_dtype == "auto" else config.kv_dtype)
+    cache_dtype = kv_dtype(_kv_dtype(config, model))
+    policies = policies.changed({"kv_dtype": cache_dtype.name})
     backend = config.attention
     if backend == "auto":
         backend = "triton" if device == "cuda" and cache_dtype.name in TRITON_READS else "torch"
@@ -106,9 +110,16 @@ def build(
     pool = BlockPool(blocks, block_size, windows=groups.windows)
     max_model_len = min(facts.context, pool.tokens_in(blocks))
     tiers = _tiers(config, pool, cache, folder)
-    scheduler = Scheduler(pool, policies, max_model_len=max_model_len, tiers=tiers)
+    scheduler = Scheduler(
+        pool,
+        policies,
+        max_model_len=max_model_len,
+        tiers=tiers,
+        kv_dtypes=TRITON_READS if backend == "triton" else tuple(KV_DTYPES),
+    )
     runner = ModelRunner(model.decoder, cache, attention, seed=config.seed)
-    engine = Engine(scheduler, runner)
+    storage = KVStorage(runner, tiers=tiers, open_stores=partial(open_stores, **_sizes(config, folder)))
+    engine = Engine(scheduler, runner, storage=storage)
     telemetry = Telemetry(
         engine,
         bytes_per_token=cache.bytes_per_token,
@@ -156,17 +167,34 @@ def build(
     )
 
 
+class _TierSizes(TypedDict):
+    host_blocks: int
+    disk_blocks: int
+    disk_path: Path
+
+
+def _sizes(config: EngineConfig, folder: Path | None) -> _TierSizes:
+    """What `open_tiers` needs to know."""
+    if config.disk_path:
+        path = Path(config.disk_path).expanduser()
+    else:
+        path = (folder or socket_folder(create=config.disk_blocks > 0)) / f"{config.name}.kv"
+    return {"host_blocks": config.host_blocks, "disk_blocks": config.disk_blocks, "disk_path": path}
+
+
 def _tiers(config: EngineConfig, pool: BlockPool, cache: KVCache, folder: Path | None) -> Tiers | None:
     try:
-        if config.disk_path:
-            path = Path(config.disk_path).expanduser()
-        else:
-            path = (folder or socket_folder(create=config.disk_blocks > 0)) / f"{config.name}.kv"
-        return open_tiers(
-            pool, cache.parts, host_blocks=config.host_blocks, disk_blocks=config.disk_blocks, disk_path=path
-        )
+        return open_tiers(pool, cache.parts, **_sizes(config, folder))
     except StoreError as error:
         raise BuildError(str(error), "give --host-blocks or --disk-blocks less, or another --disk-path") from None
+
+
+def _kv_dtype(config: EngineConfig, model: LoadedModel) -> str:
+    """The element type to start with, which ``--kv-dtype`` and the policy of that name both can choose."""
+    wanted = {config.kv_dtype, str(config.policies.get("kv_dtype", "auto"))} - {"auto"}
+    if len(wanted) > 1:
+        raise BuildError(f"two KV data types to start with: {' and '.join(sorted(wanted))}", "give one of them")
+    return wanted.pop() if wanted else model.weight_dtype
 
 
 def _rate(runner: ModelRunner, budget: int, pool: BlockPool, load: float) -> float:

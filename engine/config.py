@@ -2,11 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from engine.policies.kv_dtype import KV_DTYPES
 from engine.watchdog import Limits
 from kvtop.protocol import PolicyValue
-
-KV_DTYPE_NAMES = ("float32", "bfloat16", "float16", "int8", "fp8_e4m3")
-"""Element types of the KV cache; what they are is in `engine.paged_tensor`, which needs torch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +18,8 @@ class EngineConfig:
     device: str = "auto"
     attention: str = "auto"
     kv_dtype: str = "auto"
-    """Element type of the KV cache: auto is the weights', the others are `KV_DTYPE_NAMES`."""
+    """Element type of the KV cache at the start: auto is the weights', the others are `KV_DTYPES`. The same as the policy
+    kv_dtype."""
     window: str = ""
     """Sliding windows laid over the model's layers, as in `engine.window.parse_windows`; empty leaves the model's own."""
     seed: int = 0
@@ -44,8 +43,8 @@ class EngineConfig:
             raise ValueError(
                 f"block size {self.block_size} must be a power of two from 1 to 256 tokens, or 0 for a choice by the engine"
             )
-        if self.kv_dtype not in ("auto", *KV_DTYPE_NAMES):
-            raise ValueError(f"KV data type {self.kv_dtype!r} is not one of auto, {', '.join(KV_DTYPE_NAMES)}")
+        if self.kv_dtype not in ("auto", *KV_DTYPES):
+            raise ValueError(f"KV data type {self.kv_dtype!r} is not one of auto, {', '.join(KV_DTYPES)}")
         for tier, blocks in (("host", self.host_blocks), ("disk", self.disk_blocks)):
             if blocks < 0:
                 raise ValueError(f"{tier} blocks {blocks} must not be negative")

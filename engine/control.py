@@ -119,7 +119,9 @@ class Control:
         changed = [axis for axis in new if old[axis] != new[axis]]
         for preemption in change.preempted:
             self._telemetry.preempted(preemption)
+        scheduler = self._engine.scheduler
         for axis in changed:
+            waits = axis == "kv_dtype" and scheduler.switching
             self._telemetry.event(
                 "policy",
                 severity="warn",
@@ -129,12 +131,16 @@ class Control:
                 uid=asker.uid,
                 pid=asker.pid,
                 cause=f"transition {command.transition}",
-                detail=f"in effect from iteration {self._engine.iteration + 1}",
+                detail=scheduler.transition_text()
+                if waits
+                else f"in effect from iteration {self._engine.iteration + 1}",
             )
         said = ", ".join(f"{axis} {old[axis]} -> {new[axis]}" for axis in changed)
         if not changed and not change.preempted:
             return "nothing to change: these values are in effect already", []
         said = said or f"{len(change.preempted)} preempted, so that the values in effect hold at once"
+        if scheduler.switching:
+            return f"{said}; {scheduler.transition_text()}", change.effects
         return f"{said}, in effect from iteration {self._engine.iteration + 1}", change.effects
 
     def _pin(self, command: Pin | Unpin, who: dict[str, int | None]) -> str:

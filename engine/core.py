@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from engine import kv_switch
 from engine.batch import Runner, StepOutput
 from engine.plan import Plan
 from engine.request import Request
@@ -35,9 +36,18 @@ class Step:
 class Engine:
     """Drives a scheduler and a runner. Not thread-safe: one thread owns it."""
 
-    def __init__(self, scheduler: Scheduler, runner: Runner, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        runner: Runner,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        storage: kv_switch.Storage | None = None,
+    ) -> None:
+        """``storage``: what makes the KV memory anew in another element type; without it none is switched to."""
         self.scheduler = scheduler
         self.runner = runner
+        self.storage = storage
         self.clock = clock
         self.iteration = 0
         self.batch_sizes: deque[int] = deque(maxlen=BATCH_HISTORY)
@@ -48,6 +58,9 @@ class Engine:
         Preemptions and refusals can happen without anything to run; then there is a step with an empty batch.
         """
         began = self.clock()
+        if self.storage is not None and kv_switch.is_due(self.scheduler):
+            kv_switch.carry_out(self.scheduler, self.storage, began)
+            began = self.clock()
         plan = self.scheduler.schedule(began)
         planned = self.clock()
         waited = 0.0

@@ -80,7 +80,7 @@ def _fork(scheduler: "Scheduler", parent: Request, sample: Request, token: int, 
     with that. Comes before the parent's own token, which may end the parent and release its blocks."""
     sample.times = replace(parent.times)
     sample.state = RequestState.PREFILL
-    sample.started, sample.max_tokens = parent.started, parent.max_tokens
+    sample.started, sample.max_tokens, sample.kv_dtype = parent.started, parent.max_tokens, parent.kv_dtype
     sample.computed_ever = parent.computed
     scheduler.requests[sample.num] = sample
     scheduler.running.append(sample)
@@ -115,7 +115,9 @@ def share_table(parent: Request, sample: Request, pool: BlockPool, now: float) -
 
 def _may_run(scheduler: "Scheduler", parent: Request, sample: Request) -> bool:
     pool = scheduler.pool
-    if scheduler.draining or places_taken(scheduler.running) > scheduler.policies.max_running:
+    if scheduler.draining or scheduler.switching:
+        return False
+    if places_taken(scheduler.running) > scheduler.policies.max_running:
         return False
     if not scheduler.rule.reserves:
         return True

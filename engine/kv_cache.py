@@ -40,6 +40,9 @@ class KVCache:
         self.blocks = blocks
         self.block_size = block_size
         self.dtype = dtype
+        self.device = torch.device(device)
+        self._sizes = {"layers": layers, "blocks": blocks, "block_size": block_size}
+        self._sizes |= {"kv_heads": kv_heads, "head_size": head_size}
         self.bytes_per_token = kv_bytes_per_token(layers, kv_heads, head_size, dtype)
         shape = (layers, 2, blocks, block_size, kv_heads)
         try:
@@ -61,6 +64,14 @@ class KVCache:
     def total_bytes(self) -> int:
         """Bytes of the whole pool."""
         return self.blocks * self.block_size * self.bytes_per_token
+
+    def release(self) -> None:
+        """Give the memory up. Nothing can be read or written any more; `anew` still works."""
+        self.parts, self._layers = (), []
+
+    def anew(self, dtype: KVDtype) -> "KVCache":
+        """An empty cache of the same shape in this element type. Raises `KVCacheError` as the constructor does."""
+        return KVCache(**self._sizes, dtype=dtype, device=self.device)
 
     def copy_blocks(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy whole blocks, ``(source, target)``, in the order given: a target may be the source of a later pair.

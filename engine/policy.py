@@ -9,6 +9,7 @@ from engine.policies.capacity import CAPACITIES
 from engine.policies.compaction import COMPACTIONS
 from engine.policies.eviction import EVICTIONS
 from engine.policies.free_order import FREE_ORDERS
+from engine.policies.kv_dtype import KV_DTYPES
 from engine.policies.offload import OFFLOADS, TIER_FULLS
 from engine.policies.order import ORDERS
 from engine.policies.partial_reuse import PARTIAL_REUSES
@@ -116,6 +117,12 @@ AXES: dict[str, PolicyAxis] = {
             minimum=1,
             maximum=4096,
             unit="blocks",
+        ),
+        PolicyAxis(
+            name="kv_dtype",
+            kind="choice",
+            help="Element type of the KV cache. A change takes effect once nothing runs, and forgets all that was cached.",
+            choices=KV_DTYPES,
         ),
         PolicyAxis(
             name="prefix_cache",
@@ -238,6 +245,7 @@ class PolicySet:
     pin_limit: float = 0.5
     compaction: str = "off"
     compaction_moves: int = 16
+    kv_dtype: str = "float32"
     prefix_cache: bool = True
     partial_reuse: str = "off"
     max_running: int = 16

@@ -63,24 +63,26 @@ def preempt(
     by: Request | None = None,
     need: int | None = None,
     protection: str = "",
+    action: str | None = None,
 ) -> Preemption:
-    """Take the blocks of ``victim``, a running request, in the way the policies say; with a beam goes its group."""
+    """Take the blocks of ``victim``, a running request, in the way the policies say, or by this ``action``; with a beam
+    goes its group."""
     group, beam, victim = group_of(victim), victim.beam, leader_of(victim)
     free, held = scheduler.pool.available, sum(len(member.held) for member in group)
     seconds = 0.0 if victim.started is None else max(0.0, now - victim.started)
-    action = PREEMPT_ACTIONS[scheduler.policies.preempt_action]
+    taking = PREEMPT_ACTIONS[action or scheduler.policies.preempt_action]
     for member in [victim] if beam is None else beam.members:
         member.preemptions += 1
     scheduler.totals.preemptions += 1
     if beam is None:
-        lost = action.take(scheduler, victim, now, cause)
+        lost = taking.take(scheduler, victim, now, cause)
     else:
         lost = sum(member.computed for member in group)
-        if not action.requeues:
-            action.take(scheduler, victim, now, cause)
+        if not taking.requeues:
+            taking.take(scheduler, victim, now, cause)
         else:
             park_beams(scheduler, beam, now)
-            cause += "; beams are recomputed, not swapped" if action.name in SWAPS else ""
+            cause += "; beams are recomputed, not swapped" if taking.name in SWAPS else ""
     return Preemption(
         victim=victim,
         by=by,

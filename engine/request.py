@@ -110,6 +110,9 @@ class Request:
     computed_ever: int = 0
     """Highest ``computed`` it reached: tokens below it that are computed again are recomputation."""
 
+    kv_dtype: str | None = None
+    """Element type of its KV since its latest admission; None before the first."""
+
     started: float | None = None
     """Monotonic seconds of its latest admission."""
 

@@ -31,6 +31,7 @@ from engine.draft import Draft
 from engine.forking import end_samples, must_copy, own_tail, take_tokens
 from engine.groups import complete_places
 from engine.hypotheses import Candidate
+from engine.kv_switch import KVTypes, waits_for
 from engine.partial import PartialIndex
 from engine.pins import Pin, Pins
 from engine.plan import HeadVerdict, Plan, PolicyChange, Preemption
@@ -72,6 +73,7 @@ class Scheduler:
         *,
         max_model_len: int,
         tiers: Tiers | None = None,
+        kv_dtypes: Sequence[str] = (),
     ) -> None:
         if max_model_len < 2:
             raise ValueError(f"a context of {max_model_len} tokens has no room for a prompt and an answer")
@@ -79,6 +81,7 @@ class Scheduler:
         if pool.eviction != policies.eviction:
             pool.set_eviction(policies.eviction)
         self.tiers = tiers
+        self.kv_types = KVTypes(policies.kv_dtype, kv_dtypes or (policies.kv_dtype,))
         self.policies = policies
         self.max_model_len = max_model_len
         self.requests: dict[int, Request] = {}
@@ -221,7 +224,7 @@ class Scheduler:
             self.waiting.reorder(ORDERS[change.new.order], REQUEUES[change.new.requeue])
         if change.new.partial_reuse == "off":
             self.partial.clear()
-        preempted = [preempt(self, victim, now, cause) for victim, cause in change.victims]
+        preempted = [preempt(self, victim, now, cause, action=change.action) for victim, cause in change.victims]
         for name in change.unpinned:
             self.pins.unpin(name)
         if old.eviction != change.new.eviction:
@@ -252,8 +255,15 @@ class Scheduler:
         copying = self.tiers is not None and self.tiers.pending > 0
         return copying and not self.paused and bool(self.requests)
 
+    @property
+    def switching(self) -> bool:
+        """The policies' element type of KV is not in force yet: nothing is admitted until it is."""
+        return self.kv_types.in_force != self.policies.kv_dtype
+
     def transition_text(self) -> str | None:
         """What a policy change still waits for, in a sentence; None when there is nothing."""
+        if self.switching:
+            return f"draining to kv_dtype={self.policies.kv_dtype}: waits for {waits_for(self)}"
         if self.draining:
             over = overcommitment(self.running, self.pool)
             return f"draining to capacity={self.policies.capacity}: running requests may need {counted(over, 'block')} too many"

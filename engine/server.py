@@ -125,6 +125,7 @@ class Server:
             self.control.execute(pending)
         self._feed()
         step = self.engine.step()
+        self._tell_switches()
         self._check_ledger()
         self._watch()
         if step is not None or telemetry.has_news:
@@ -169,6 +170,16 @@ class Server:
         if self._next is None:
             return IDLE_WAIT
         return min(IDLE_WAIT, max(0.01, self._next.after - self._elapsed(self.engine.clock())))
+
+    def _tell_switches(self) -> None:
+        done = self.engine.scheduler.kv_types.done
+        while done:
+            switch, hello = done.popleft(), self.publisher.hello
+            if switch.error is None:
+                changed = {"cache_dtype": switch.new, "bytes_per_token": switch.new_bytes}
+                geometry = hello.geometry.model_copy(update=changed)
+                self.publisher.rehello(hello.model_copy(update={"geometry": geometry}))
+            self.telemetry.kv_switched(switch, self.publisher.hello.geometry)
 
     def _check_ledger(self) -> None:
         iteration = self.engine.iteration

@@ -66,6 +66,8 @@ def _stops_all(scheduler: "Scheduler", head: Request, draft: Draft) -> HeadVerdi
     pool, policies = scheduler.pool, scheduler.policies
     if scheduler.paused:
         return HeadVerdict(head, "paused", "resume to go on")
+    if scheduler.switching:
+        return HeadVerdict(head, "draining", scheduler.transition_text() or "draining", rule=policies.rule("kv_dtype"))
     if scheduler.draining:
         target = CAPACITIES[policies.capacity]
         return draining(
@@ -97,6 +99,7 @@ def _start(scheduler: "Scheduler", request: Request, hits: list[int], draft: Dra
     waited = max(0.0, now - request.times.since)
     request.enter(RequestState.PREFILL, now)
     request.started = now
+    request.kv_dtype = scheduler.kv_types.in_force
     request.admissions += 1
     scheduler.totals.admissions += 1
     if first and policies.prefix_cache:

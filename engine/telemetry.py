@@ -9,6 +9,7 @@ from typing import Any
 from engine.beam import Beam
 from engine.copies import Copied
 from engine.core import Engine, Step
+from engine.kv_switch import Switch
 from engine.plan import Admission, HeadVerdict, Plan, Preemption
 from engine.request import FinishReason, Request, RequestState
 from engine.tiers.report import TierReport
@@ -21,6 +22,7 @@ from kvtop.protocol import (
     Durations,
     Event,
     Gauges,
+    Geometry,
     IterationFrame,
     Keyframe,
     Queue,
@@ -65,7 +67,11 @@ class Telemetry:
         tiers = engine.scheduler.tiers
         self._tiers = None if tiers is None else TierReport(tiers)
         self._bytes_per_token = bytes_per_token
-        self._static = {"cache_dtype": cache_dtype, "attention_mode": attention_mode}
+        self._kv_dtype = cache_dtype
+        self._attention_mode = attention_mode
+        self._geometry: Geometry | None = None
+        """Where it is not the hello's any more."""
+        self._geometry_sent = True
         self._decode_text = decode_text
         self._wall = wall
         self._seq = 0
@@ -181,6 +187,21 @@ class Telemetry:
         for violation in violations[:8]:
             self.event("ledger", severity="error", detail=violation[:1000])
 
+    def kv_switched(self, switch: Switch, geometry: Geometry) -> None:
+        """The KV cache was made anew, or not; ``geometry`` is how it is now."""
+        self.event(
+            "kv_switch",
+            severity="error" if switch.error else "warn",
+            axis="kv_dtype",
+            old=switch.old,
+            new=switch.new,
+            blocks=switch.forgotten,
+            detail=switch.text[:1000],
+        )
+        if switch.error is None:
+            self._kv_dtype, self._geometry, self._geometry_sent = switch.new, geometry, False
+            self._bytes_per_token = switch.new_bytes
+
     def watchdog(self, notice: Notice) -> None:
         """Something stands still, or does no more."""
         alarm = notice.alarm
@@ -240,6 +261,7 @@ class Telemetry:
             policy_id=policies.version if policies.version != self._sent_policy_id else None,
             policy=policies.values() if policies.version != self._sent_policy_id else None,
             status=status if status != self._sent_status else None,
+            geometry=None if self._geometry_sent else self._geometry,
             blocks=runs,
             hashes=hashes,
             requests=changes,
@@ -253,6 +275,7 @@ class Telemetry:
             counters=self._counters(),
         )
         self._pending = []
+        self._geometry_sent = True
         self._sent_policy_id, self._sent_status, self._sent_queue = policies.version, status, queue
         self.frame_ms = 1000.0 * (time.perf_counter() - began)
         return frame
@@ -273,6 +296,7 @@ class Telemetry:
             policy_id=scheduler.policies.version,
             policy=scheduler.policies.values(),
             status=self._status(),
+            geometry=self._geometry,
             blocks=[*pool.changes.all_runs(), *([] if self._tiers is None else self._tiers.all_runs())],
             hashes=[*pool.changes.all_hashes(), *([] if self._tiers is None else self._tiers.all_hashes())],
             ages=[*pool.changes.all_ages(now), *([] if self._tiers is None else self._tiers.all_ages(now))],
@@ -424,7 +448,8 @@ class Telemetry:
             "ttft_s": request.ttft,
             "tpot_s": request.tpot if request.state is RequestState.FINISHED else None,
             "finish_reason": None if request.finish_reason is None else str(request.finish_reason),
-            **self._static,
+            "cache_dtype": request.kv_dtype or self._kv_dtype,
+            "attention_mode": self._attention_mode,
         }
         if self._decode_text is not None:
             fields["prompt_text"] = self._decode_text(request.token_ids[: request.prompt_tokens])

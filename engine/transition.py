@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine import tiering
+from engine import kv_switch, tiering
 from engine.admission import never_fits
 from engine.beam import group_of, is_one_group, places_taken
 from engine.policies.capacity import CAPACITIES, CapacityRule
@@ -44,6 +44,8 @@ class ChangePlan:
     unpinned: list[str] = field(default_factory=list)
     """Names of pins that go."""
     drains: bool = False
+    action: str | None = None
+    """What becomes of the victims; None: what the new policies say."""
 
 
 def plan_change(scheduler: "Scheduler", changes: dict[str, PolicyValue], transition: str) -> ChangePlan:
@@ -52,7 +54,10 @@ def plan_change(scheduler: "Scheduler", changes: dict[str, PolicyValue], transit
         raise ValueError(f"there is no transition {transition[:40]!r}; choose drain or preempt")
     old = scheduler.policies
     plan = ChangePlan(old.changed(changes))
+    scheduler.kv_types.check(plan.new.kv_dtype)
     stay = _Remaining(scheduler.running, scheduler.pool)
+    if plan.new.kv_dtype != old.kv_dtype or (scheduler.switching and "kv_dtype" in changes):
+        _change_kv_dtype(plan, scheduler, stay, transition)
     if plan.new.max_running != old.max_running or (transition == "preempt" and "max_running" in changes):
         _change_max_running(plan, old, stay, transition)
     if plan.new.capacity != old.capacity or (scheduler.draining and "capacity" in changes):
@@ -93,6 +98,20 @@ def _choose(plan: ChangePlan, stay: _Remaining, cause: str) -> Request:
     stay.drop(victim)
     plan.victims.append((victim, cause))
     return victim
+
+
+def _change_kv_dtype(plan: ChangePlan, scheduler: "Scheduler", stay: _Remaining, transition: str) -> None:
+    new = plan.new.kv_dtype
+    victims: list[Request] = []
+    if transition == "preempt" and new != scheduler.kv_types.in_force:
+        # Whatever else the change asks for: KV of the old type need not be kept for anybody.
+        plan.action = "recompute"
+        cause = f"policy change to {plan.new.rule('kv_dtype')}"
+        while stay.running:
+            victims.append(_choose(plan, stay, cause))
+    if victims:
+        plan.effects.append(_preempted(plan, victims, f"because their KV is worth nothing as {new}"))
+    plan.effects += kv_switch.effects(scheduler, new, len(stay.running))
 
 
 def _change_max_running(plan: ChangePlan, old: PolicySet, stay: _Remaining, transition: str) -> None:
@@ -176,7 +195,8 @@ def _stops_reserving(plan: ChangePlan, scheduler: "Scheduler") -> list[str]:
 
 def _doomed(plan: ChangePlan, scheduler: "Scheduler", rule: CapacityRule) -> list[str]:
     """Who will be refused at its turn because its maximum exceeds the whole pool."""
-    again = [victim for victim, _ in plan.victims] if PREEMPT_ACTIONS[plan.new.preempt_action].requeues else []
+    action = PREEMPT_ACTIONS[plan.action or plan.new.preempt_action]
+    again = [victim for victim, _ in plan.victims] if action.requeues else []
     queued = [*again, *scheduler.waiting]
     doomed = [
         request
@@ -310,7 +330,7 @@ def _preemption_rules(plan: ChangePlan, scheduler: "Scheduler") -> list[str]:
 def _preempted(plan: ChangePlan, victims: Sequence[Request], purpose: str) -> str:
     tokens = sum(member.computed for victim in victims for member in group_of(victim))
     verb = "is" if len(victims) == 1 else "are"
-    action = PREEMPT_ACTIONS[plan.new.preempt_action]
+    action = PREEMPT_ACTIONS[plan.action or plan.new.preempt_action]
     beams = action.name in SWAPS and any(victim.beam is not None for victim in victims)
     but = " Beams are recomputed, not swapped." if beams else ""
     return f"{_names(victims)} {verb} preempted and {action.fate}, {purpose}; {tokens} {action.cost}.{but}"

@@ -43,7 +43,7 @@ class DeviceStore:
             self._stream.synchronize()
 
     def close(self) -> None:
-        pass
+        self._parts = []
 
 
 def _bytes_of(part: Tensor) -> Tensor:

@@ -34,4 +34,4 @@ class HostStore:
         self._generations[slot] = generation
 
     def close(self) -> None:
-        pass
+        self._rows = torch.empty((0, self.block_bytes), dtype=torch.uint8)

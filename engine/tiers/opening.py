@@ -22,6 +22,17 @@ def open_tiers(
 
     Raises `StoreError`, saying what is not there, when one cannot be made.
     """
+    if not host_blocks and not disk_blocks:
+        return None
+    stores = open_stores(parts, host_blocks=host_blocks, disk_blocks=disk_blocks, disk_path=disk_path)
+    books = [TierBooks(tier, store.name, store.slots) for tier, store in stores.items() if tier]
+    return Tiers(pool, books, Mover(stores))
+
+
+def open_stores(
+    parts: Sequence[Tensor], *, host_blocks: int, disk_blocks: int, disk_path: Path
+) -> dict[int, BlockStore]:
+    """By tier number, the device's blocks and what lies below. Raises `StoreError`; nothing is left open then."""
     device = DeviceStore(parts)
     below: list[BlockStore] = []
     try:
@@ -33,8 +44,4 @@ def open_tiers(
         for store in below:
             store.close()
         raise
-    if not below:
-        return None
-    books = [TierBooks(tier, store.name, store.slots) for tier, store in enumerate(below, start=1)]
-    stores: dict[int, BlockStore] = {0: device, **dict(enumerate(below, start=1))}
-    return Tiers(pool, books, Mover(stores))
+    return {0: device, **dict(enumerate(below, start=1))}

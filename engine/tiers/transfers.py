@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from engine.pool import BlockPool
-from engine.tiers.books import TierBooks
+from engine.tiers.books import FREE, TierBooks
 from engine.tiers.levels import Level, Traffic
 from engine.tiers.mover import Copy, CopyResult, CopyService, Place
 from engine.tiers.swapped import TierNews
@@ -113,6 +113,12 @@ class Transfers:
 
     def close(self) -> None:
         self.mover.close()
+
+    def reopen(self, mover: CopyService) -> None:
+        """Go on with other stores, empty as the books are: no slot holds anything, and no copy is under way."""
+        if self.pending or any(books.counts[FREE] != books.slots for books in self.books):
+            raise RuntimeError("the tiers are in use and cannot get other stores")
+        self.mover = mover
 
     def tell(
         self,

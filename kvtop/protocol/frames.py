@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from kvtop.protocol.base import Message
-from kvtop.protocol.hello import PolicyValue
+from kvtop.protocol.hello import Geometry, PolicyValue
 
 BlockRun = tuple[int, int, int, int, int, int, int, int]
 """``(start, count, state, owner, refs, fill, tier, group)`` for the blocks ``start … start+count-1``.
@@ -101,7 +101,8 @@ class Event(Message):
     of tiers ``swap_out`` (KV of a request copied to a lower tier), ``swap_in`` (and back), ``load_failed`` (a copy came
     back wrong or not at all; what it held is computed again), ``tier_drop`` (a full tier gave up content, or refused it);
     of blocks ``copy`` (a shared block was copied before a write), ``compact`` (blocks were moved together), ``pin``
-    (blocks were pinned or unpinned); ``beam`` (a beam search ended, with its best score); ``watchdog`` (no progress with work waiting, and its end).
+    (blocks were pinned or unpinned); ``beam`` (a beam search ended, with its best score); ``kv_switch`` (the KV cache was
+    made anew in another element type, or could not be); ``watchdog`` (no progress with work waiting, and its end).
     A viewer shows an unknown kind by its ``detail``.
     """
 
@@ -323,6 +324,9 @@ class IterationFrame(Message):
     policy_id: int | None = Field(default=None, description="number of the policy set; rises with each change")
     policy: dict[str, PolicyValue] | None = Field(default=None, description="axis -> value, when it changed")
     status: Status | None = Field(default=None, description="when it changed")
+    geometry: Geometry | None = Field(
+        default=None, description="when it changed: element type and bytes of KV from now on; pools stay as they were"
+    )
     blocks: list[BlockRun] = Field(
         default_factory=list, description="blocks that changed, in order; a later run overrides"
     )
@@ -349,6 +353,7 @@ class Keyframe(Message):
     policy_id: int = Field(default=0, description="number of the policy set")
     policy: dict[str, PolicyValue] = Field(default_factory=dict, description="axis -> value, all axes")
     status: Status = Field(description="what the engine is doing")
+    geometry: Geometry | None = Field(default=None, description="where it has changed since the engine's start")
     blocks: list[BlockRun] | None = Field(default=None, description="absent: not exposed")
     hashes: list[BlockHash] = Field(default_factory=list, description="prefix-cache hash of every block that has one")
     ages: list[BlockAge] = Field(

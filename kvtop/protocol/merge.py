@@ -44,7 +44,7 @@ def merge_frames(frames: Sequence[IterationFrame]) -> IterationFrame:
     blocks, hashes, forgotten, events, traffic = [], [], [], [], []
     gauges: dict[str, Any] = {}
     counters: dict[str, Any] = {}
-    policy = status = queue = policy_id = None
+    policy = status = geometry = queue = policy_id = None
     tiers: list[TierLevel] = []
     for frame in frames:
         blocks += frame.blocks
@@ -62,6 +62,7 @@ def merge_frames(frames: Sequence[IterationFrame]) -> IterationFrame:
         policy = frame.policy if frame.policy is not None else policy
         policy_id = frame.policy_id if frame.policy_id is not None else policy_id
         status = frame.status or status
+        geometry = frame.geometry or geometry
         queue = frame.queue or queue
         tiers = frame.tiers or tiers
         if frame.gauges is not None:
@@ -87,6 +88,7 @@ def merge_frames(frames: Sequence[IterationFrame]) -> IterationFrame:
             "policy": policy,
             "policy_id": policy_id,
             "status": status,
+            "geometry": geometry,
             "queue": queue,
             "blocks": blocks,
             "hashes": hashes,

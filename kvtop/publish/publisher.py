@@ -68,6 +68,12 @@ class Publisher:
         )
         self._server.start()
 
+    def rehello(self, hello: Hello) -> None:
+        """Greet those who come from now on with ``hello``: facts about the same engine that have changed."""
+        self.hello = hello
+        if self._server is not None:
+            self._server.rehello(hello)
+
     def stop(self, reason: str = "engine stopped") -> None:
         """Refuse open commands, say bye to all, close and remove the sockets. Takes a second at most; safe to repeat."""
         self._commands.close(f"not done: {reason}")

@@ -218,6 +218,10 @@ class Server:
         self._accepting = False
         self._accept_at = time.monotonic() + ACCEPT_AGAIN
 
+    def rehello(self, hello: Hello) -> None:
+        """Greet new peers with this. Safe from any thread: one reference is replaced."""
+        self._hello = encode(hello)
+
     def _welcome_viewer(self, sock: socket.socket) -> None:
         if len(self._viewers) >= MAX_VIEWERS:
             self._turn_away(sock, f"{MAX_VIEWERS} viewers are connected already; close one and try again")

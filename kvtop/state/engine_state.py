@@ -20,6 +20,7 @@ from kvtop.protocol import (
     Fault,
     Gap,
     Gauges,
+    Geometry,
     Hello,
     IterationFrame,
     Keyframe,
@@ -170,10 +171,17 @@ class EngineState:
         self.events.append(marker)
         return Changes(events=[*events, marker])
 
+    def _geometry(self, geometry: Geometry | None) -> None:
+        """What has changed since the hello; the pools cannot."""
+        if geometry is not None and self.hello is not None:
+            geometry = geometry.model_copy(update={"pools": self.hello.geometry.pools})
+            self.hello = self.hello.model_copy(update={"geometry": geometry})
+
     def _keyframe(self, frame: Keyframe, now: float) -> Changes:
         self._clock(frame.seq, frame.iteration, frame.wall, frame.mono, now)
         self.resync = False
         self.policy, self.policy_id, self.status = frame.policy, frame.policy_id, frame.status
+        self._geometry(frame.geometry)
         self.queue, self.verdict = _bounded(frame.queue), frame.verdict
         self.gauges, self.counters, self.tiers = {}, {}, ()
         self._levels(frame.gauges, frame.counters)
@@ -233,6 +241,7 @@ class EngineState:
         if frame.policy_id is not None:
             self.policy_id = frame.policy_id
         self.status = frame.status or self.status
+        self._geometry(frame.geometry)
         self.queue = _bounded(frame.queue) or self.queue
         self.verdict = frame.verdict
         self._levels(frame.gauges, frame.counters)

@@ -5,7 +5,9 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from engine import kv_switch
 from engine.batch import BatchItem, BlockCopy, StepOutput
+from engine.kv_switch import KVSwitchError
 from engine.plan import Plan
 from engine.policy import PolicySet
 from engine.pool import BlockPool
@@ -59,6 +61,11 @@ class FakeRunner:
         pairs = [(token, math.log(draw.random() + 1e-9)) for token in range(FAKE_VOCAB)]
         return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:count]
 
+    def forget(self) -> None:
+        """Nothing that was written is of any use any more."""
+        for block in self._memory:
+            block[:] = [-1] * self._size
+
     def _read(self, item: BatchItem, history: list[int]) -> None:
         for group in range(self._groups):
             window = self._windows[group]
@@ -78,6 +85,30 @@ class FakeRunner:
         return random.Random(hash((self._seed, place, *request.token_ids))).randrange(FAKE_VOCAB)
 
 
+class FakeStorage:
+    """Makes the memory of a `FakeRunner` anew, and insists that nobody needs what was there."""
+
+    def __init__(self, scheduler: Scheduler, runner: FakeRunner, *, fails: Sequence[str] = ()) -> None:
+        self._scheduler, self._runner, self.fails = scheduler, runner, list(fails)
+        self.switches: list[str] = []
+
+    @property
+    def bytes_per_token(self) -> int:
+        return 100
+
+    def switch(self, kv_dtype: str) -> None:
+        scheduler, pool = self._scheduler, self._scheduler.pool
+        assert not scheduler.running
+        assert pool.free_blocks == pool.total, "blocks are held, or can still be found"
+        if scheduler.tiers is not None:
+            assert not scheduler.tiers.pending
+            assert all(books.counts[0] == books.slots for books in scheduler.tiers.books), "a tier still holds content"
+        self._runner.forget()
+        if self.fails:
+            raise KVSwitchError(self.fails.pop())
+        self.switches.append(kv_dtype)
+
+
 class Drive:
     """A scheduler, its runner and a clock."""
 
@@ -86,8 +117,11 @@ class Drive:
     ) -> None:
         """``windows``: by KV group."""
         self.pool = BlockPool(blocks, BLOCK, windows=windows)
-        self.scheduler = Scheduler(self.pool, PolicySet.of(policies), max_model_len=max_model_len)
+        self.scheduler = Scheduler(
+            self.pool, PolicySet.of(policies), max_model_len=max_model_len, kv_dtypes=("float32", "float16", "int8")
+        )
         self.runner = FakeRunner(self.pool)
+        self.storage = FakeStorage(self.scheduler, self.runner)
         self.now = 100.0
         self.requests: dict[int, Request] = {}
         self.finished: list[Request] = []
@@ -103,6 +137,8 @@ class Drive:
 
     def step(self) -> Plan:
         """One iteration, with the ledger checked between planning and committing and after."""
+        if kv_switch.is_due(self.scheduler):
+            kv_switch.carry_out(self.scheduler, self.storage, self.now)
         plan = self.scheduler.schedule(self.now)
         assert self.scheduler.ledger_violations() == []
         self.now += 0.5

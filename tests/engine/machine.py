@@ -7,6 +7,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from engine import kv_switch
 from engine.admission import never_fits
 from engine.batch import BatchItem
 from engine.beam import is_one_group, leader_of, places_taken
@@ -30,7 +31,7 @@ from engine.retention import Retention
 from engine.scheduler import RUNNING_STATES, Scheduler
 from engine.window import Windows
 from tests.engine.beams import ended_by_itself, outputs_of, search
-from tests.engine.driving import BLOCK, FakeRunner, Mirror, make_request
+from tests.engine.driving import BLOCK, FakeRunner, FakeStorage, Mirror, make_request
 
 CONTEXT = 120
 """Tokens; more than the pools hold, so that some requests can never reach their maximum."""
@@ -58,6 +59,7 @@ VALUES: dict[str, st.SearchStrategy[bool | int | float | str]] = {
     "pin_limit": st.sampled_from([0.5, 0.9, 0.2, 0.0]),
     "compaction": st.sampled_from(list(COMPACTIONS)),
     "compaction_moves": st.sampled_from([1, 3, 16]),
+    "kv_dtype": st.sampled_from(["float32", "float32", "float32", "int8"]),
     "prefix_cache": st.booleans(),
     "partial_reuse": st.sampled_from(["copy", "exclusive", "copy", "exclusive", "off"]),
     "max_running": st.integers(1, 8),
@@ -78,8 +80,9 @@ class SchedulerMachine(RuleBasedStateMachine):
     def start(self, blocks: int, capacity: str, budget: int, eviction: str, windows: Windows, seed: int) -> None:
         self.pool = BlockPool(blocks * len(windows), BLOCK, windows=windows)
         policies = PolicySet.of({"capacity": capacity, "token_budget": budget, "max_running": 6, "eviction": eviction})
-        self.scheduler = Scheduler(self.pool, policies, max_model_len=CONTEXT)
+        self.scheduler = Scheduler(self.pool, policies, max_model_len=CONTEXT, kv_dtypes=("float32", "int8"))
         self.runner = FakeRunner(self.pool, seed)
+        self.storage = FakeStorage(self.scheduler, self.runner)
         self.mirror = Mirror(self.pool)
         self.now = 0.0
         self.arrived = 0
@@ -273,6 +276,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert self.scheduler.reserved_blocks == 0
 
     def _step(self) -> None:
+        self._switch_if_due()
         scheduler, policies = self.scheduler, self.scheduler.policies
         queue, ran = list(scheduler.waiting), list(scheduler.running)
         before = {request.num: request.preemptions for request in ran}
@@ -287,7 +291,8 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert not plan.items
             assert not plan.preempted
         elif ran or queue:
-            assert plan.items or plan.rejected or self._copying(), "a step with work to do did nothing"
+            idle = scheduler.switching and not ran  # What held the switch up has ended now; it comes next.
+            assert plan.items or plan.rejected or idle or self._copying(), "a step with work to do did nothing"
         produced = scheduler.totals.decode_tokens + scheduler.totals.finished
         self.now += 1.0
         output = self.runner.run(plan.items, plan.copies)
@@ -304,6 +309,16 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.barren = self.barren if idle else 0 if gained else self.barren + 1
         assert self.barren < 500, "the engine computes and computes and no token comes of it"
 
+    def _switch_if_due(self) -> None:
+        if not kv_switch.is_due(self.scheduler):
+            return
+        wanted = self.scheduler.policies.kv_dtype
+        self.storage.fails = [] if self.arrived % 3 else ["planned to fail"]
+        switch = kv_switch.carry_out(self.scheduler, self.storage, self.now)
+        assert (switch.error is None) == (self.scheduler.kv_types.in_force == wanted)
+        assert not self.scheduler.switching
+        assert self.scheduler.ledger_violations() == []
+
     def _check_admissions(self, plan: Plan, queue: list[Request], ran: list[Request]) -> None:
         scheduler = self.scheduler
         verdict = scheduler.verdict
@@ -317,6 +332,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert not plan.preempted, "admitted in a step that preempted"
         assert not scheduler.paused
         assert not scheduler.draining
+        assert not scheduler.switching
         assert self._few_enough()
         assert scheduler.policies.capacity != "static_batch" or not ran, "joined a static batch that runs"
         if ran and not plan.admitted[0].first:

@@ -9,10 +9,11 @@ from engine.attention import TorchAttention
 from engine.attention.base import lay_out
 from engine.batch import BatchItem, BlockCopy
 from engine.build import BuildError, build
-from engine.config import KV_DTYPE_NAMES, EngineConfig
+from engine.config import EngineConfig
 from engine.kv_cache import KVCache, kv_bytes_per_token
 from engine.load import LoadedModel, random_model
 from engine.paged_tensor import INT8_LIMIT, KV_DTYPES, PagedTensor, kv_dtype
+from engine.policies.kv_dtype import KV_DTYPES as CHOICES
 from engine.request import Request
 from engine.runner import ModelRunner
 from engine.sampler import SamplerError
@@ -202,8 +203,8 @@ def test_numbers_that_are_none_stay_so(model: LoadedModel) -> None:
 
 
 def test_the_names_are_the_same_everywhere() -> None:
-    assert tuple(KV_DTYPES) == KV_DTYPE_NAMES
-    for name in ("auto", *KV_DTYPE_NAMES):
+    assert tuple(KV_DTYPES) == tuple(CHOICES)
+    for name in ("auto", *KV_DTYPES):
         options = cli_parser().parse_args(["demo", "--kv-dtype", name])
         arguments = engine_arguments(options)
         assert arguments[arguments.index("--kv-dtype") + 1] == name

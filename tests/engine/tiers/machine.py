@@ -29,6 +29,13 @@ class TieredMachine(SchedulerMachine):
         }
         self.scheduler.set_policies(changes, "drain", self.now)
 
+    @rule(seed=st.integers(0, 2**32), transition=st.sampled_from(["drain", "preempt"]))
+    def another_kv_dtype_while_blocks_travel(self, seed: int, transition: str) -> None:
+        self.go_out_and_come_back("swap", "on_fill", seed)
+        for kv_dtype in ("int8", "float32"):
+            self.set_policies({"kv_dtype": kv_dtype}, transition)
+            self.step(6)
+
     @rule(late=st.sampled_from([0.0, 0.5, 0.95]), fail=st.sampled_from([0.0, 0.0, 0.3, 1.0]))
     def the_copies_go_otherwise(self, late: float, fail: float) -> None:
         self.mover.trouble = Trouble(fail, late)
