@@ -107,3 +107,17 @@ def test_waiting_for_kv_from_a_lower_tier_counts_as_waiting() -> None:
     row = state.requests[1]
     assert (row.tier, row.siblings) == ("host", 4)
     assert row.queue_time(10.0) == 3.0
+
+
+def test_a_changed_geometry_is_taken_over_but_for_its_pools() -> None:
+    state = two_tiers()
+    changed = Geometry(block_size=4, cache_dtype="int8", bytes_per_token=7, pools=[])
+    state.apply(frame(2, 11.0, geometry=changed), 0.0)
+    assert state.hello is not None
+    assert (state.hello.geometry.cache_dtype, state.hello.geometry.bytes_per_token) == ("int8", 7)
+    assert state.hello.geometry.pools == POOLS
+    state.apply(frame(3, 12.0), 0.0)
+    assert state.hello.geometry.cache_dtype == "int8"
+    joined = two_tiers(geometry=changed)
+    assert joined.hello is not None
+    assert joined.hello.geometry.bytes_per_token == 7
