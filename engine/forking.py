@@ -132,12 +132,10 @@ def _may_run(scheduler: "Scheduler", parent: Request, sample: Request) -> bool:
 def must_copy(request: Request, pool: BlockPool) -> int:
     """How many blocks that the next token of ``request`` goes into are read by others, too: it needs a copy of its own
     of each first. One at most, of every KV group."""
-    return sum(is_read_by_others(request.block_table[place], pool) for place in tail_places(pool, request.computed))
-
-
-def is_read_by_others(block: int, pool: BlockPool) -> bool:
-    """``block``, which one request is about to write, is in other tables, or being copied to another tier."""
-    return pool.refs_of(block) > 1 or bool(pool.copies[block])
+    table, count = request.block_table, 0
+    for place in tail_places(pool, request.computed):
+        count += pool.is_read_by_others(table[place])
+    return count
 
 
 def own_tail(request: Request, pool: BlockPool, now: float) -> list[BlockCopy]:
@@ -145,11 +143,11 @@ def own_tail(request: Request, pool: BlockPool, now: float) -> list[BlockCopy]:
 
     Returns what is to be copied before the forward pass; nothing where it may write in place.
     """
-    copies = []
-    filled = request.computed % pool.block_size
+    copies: list[BlockCopy] = []
     for place in tail_places(pool, request.computed):
         shared = request.block_table[place]
-        if is_read_by_others(shared, pool):
+        if pool.is_read_by_others(shared):
+            filled = request.computed % pool.block_size
             own = pool.take(request.num, now, place % pool.groups)
             pool.write(own, filled, now)
             request.block_table[place] = own

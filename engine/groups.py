@@ -68,9 +68,8 @@ class KVGroups:
 
 def places(pool: "BlockPool", start: int, end: int) -> range:
     """The places of a table, of all groups, that hold positions ``start … end-1``."""
-    if end <= start:
-        return range(0)
-    return range(start // pool.block_size * pool.groups, -(-end // pool.block_size) * pool.groups)
+    size, groups = pool.block_size, pool.groups
+    return range(start // size * groups, -(-end // size) * groups) if end > start else range(0)
 
 
 def complete_places(pool: "BlockPool", tokens: int) -> int:
@@ -81,10 +80,8 @@ def complete_places(pool: "BlockPool", tokens: int) -> int:
 def tail_places(pool: "BlockPool", computed: int) -> range:
     """The places, one a group, of the block that position ``computed`` goes into, if others were written to it before;
     else none."""
-    if not computed % pool.block_size:
-        return range(0)
-    first = computed // pool.block_size * pool.groups
-    return range(first, first + pool.groups)
+    block, filled = divmod(computed, pool.block_size)
+    return range(block * pool.groups, (block + 1) * pool.groups) if filled else range(0)
 
 
 def first_needed_place(pool: "BlockPool", group: int, position: int) -> int:

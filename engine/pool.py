@@ -191,6 +191,10 @@ class BlockPool:
     def refs_of(self, block: int) -> int:
         return self._refs[block]
 
+    def is_read_by_others(self, block: int) -> bool:
+        """``block``, which one request is about to write, is in other tables, or being copied to another tier."""
+        return self._refs[block] > 1 or self._copies[block] > 0
+
     def hash_of(self, block: int) -> int:
         """Its hash, `NO_HASH` when it has none."""
         return self._hash[block]

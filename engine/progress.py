@@ -1,7 +1,7 @@
 """What one computed batch item changes about its request: KV written, blocks complete, the next token known."""
 
 from engine.batch import BatchItem
-from engine.groups import first_needed_place, places
+from engine.groups import first_needed_place
 from engine.pool import BlockPool
 from engine.prefix import NO_HASH, extend_hashes
 from engine.request import NO_BLOCK, FinishReason, Request, RequestState
@@ -24,10 +24,10 @@ def write_kv(request: Request, start: int, end: int, pool: BlockPool, now: float
     reset, or computed while nothing was hashed, is ever found by others.
     """
     size, groups, table = pool.block_size, pool.groups, request.block_table
-    for place in places(pool, start, end):
+    first, complete = start // size, end // size
+    for place in range(first * groups, -(-end // size) * groups):
         pool.write(table[place], min(size, end - place // groups * size), now)
     request.computed = end
-    first, complete = start // size, end // size
     if not hashing or first == complete or request.chained != first:
         return
     hashes = extend_hashes(request, complete * groups, size, groups)

@@ -393,7 +393,8 @@ class Scheduler:
         if request.forked_tail:
             request.forked_tail = False
             self.promised.keep(request, self.pool.groups)
-        self.extend_table(request, self.pool.blocks_for(request.computed + count), now)
+        if (places := self.pool.blocks_for(request.computed + count)) > len(request.block_table):
+            self.extend_table(request, places, now)
         draft.assign(request, count)
 
     def extend_table(self, request: Request, places: int, now: float) -> None:

@@ -234,7 +234,7 @@ def write_to_shared_block() -> Iterator[None]:
         self._refs[block] = refs
 
     with (
-        patch("engine.forking.is_read_by_others", lambda block, pool: False),
+        patch.object(BlockPool, "is_read_by_others", lambda self, block: False),
         patch.object(BlockPool, "write", careless),
     ):
         yield

@@ -279,7 +279,7 @@ def test_padding_is_published_and_shown() -> None:
     assert step is not None
     viewer.apply(telemetry.frame(step), 0.0)
     rows = check_rows(block_table_rows(viewer, 1, 160, 12, 0.0), 160, 12).split("\n")
-    assert "2 KV groups, 33% of KV is padding (171 B a token)" in rows[0]
-    assert rows[2].split()[:3] == ["0", "g0", "0…7"]
-    assert rows[3].split()[:3] == ["0", "g1", "0…7"]
-    assert rows[4].split()[:3] == ["1", "g0", "8…15"]
+    assert "g0 window 16, 1 layer · g1 sees all, 1 layer · 33% of KV is padding (171 B a token)" in rows[1]
+    assert rows[3].split()[:3] == ["0", "g0", "0…7"]
+    assert rows[4].split()[:3] == ["0", "g1", "0…7"]
+    assert rows[5].split()[:3] == ["1", "g0", "8…15"]
