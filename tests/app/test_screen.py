@@ -328,3 +328,22 @@ async def test_the_help_scrolls_to_its_end_at_every_size(tmp_path: Path) -> None
         await b.until(lambda: "static_batch" in b.text("page") and len(b.text("page").splitlines()) == 50)
         await b.press("g")
         assert "this help" in b.text("page")
+
+
+@in_loop
+async def test_a_new_element_type_of_kv_shows_in_the_header_the_bytes_and_the_block_table(tmp_path: Path) -> None:
+    async with bench(tmp_path, size=(200, 50)) as b:
+        engine = b.source.engine
+        assert engine is not None
+        assert "KV float32" in b.text("header")
+        before = b.text("capacity").splitlines()[1].rsplit(" of ", 1)[1]
+        for row in (b.app.feed.live.requests or {}).values():
+            assert row.cache_dtype is None
+        geometry = engine.hello().geometry.model_copy(update={"cache_dtype": "int8", "bytes_per_token": 11520})
+        b.source.put(engine.step().model_copy(update={"geometry": geometry}))
+        await b.tick()
+        assert "KV int8" in b.text("header")
+        assert "float32" not in b.text("header").replace("weights float32", "")
+        assert b.text("capacity").splitlines()[1].rsplit(" of ", 1)[1] != before
+        await b.press("2", "g", "enter")
+        assert "KV int8" in b.text("page")
