@@ -36,12 +36,22 @@ def request_form(what: str, state: EngineState, row: RequestRow) -> ConfirmForm:
             return unpin_form(state, row)
 
 
+def _end_with_it(row: RequestRow) -> list[str]:
+    """Whom an abort takes along: the beams of its search, or samples that wait for its prompt to be computed."""
+    if row.score is not None and (row.siblings or 0) > 1:
+        return [f"All {count(row.siblings)} beams of its search end with it."]
+    if row.sibling == 1 and not row.output_tokens:
+        return [f"The other {count((row.siblings or 2) - 1)} outputs of its prompt, which are not begun, end with it."]
+    return []
+
+
 def abort_form(row: RequestRow) -> ConfirmForm:
     return ConfirmForm(
         title=f"abort {clean(row.name)}?",
         sentences=(
             _holds(row),
             "It ends now and its client gets no more tokens. Its blocks are released; full ones stay in the prefix cache.",
+            *_end_with_it(row),
         ),
         verb="Abort",
         command=Abort(id=f"abort-{row.num}", request=row.num),
@@ -50,6 +60,7 @@ def abort_form(row: RequestRow) -> ConfirmForm:
 
 def preempt_form(row: RequestRow) -> ConfirmForm:
     spent = [t for t in (row.prefill_s, row.decode_s) if t is not None]
+    beams = [f"All {count(row.siblings)} beams of its search are preempted with it."] if row.score is not None else []
     cost = f" So far it had {seconds(sum(spent))} of prefill and decode in ended phases." if spent else ""
     return ConfirmForm(
         title=f"preempt {clean(row.name)}?",
@@ -57,6 +68,7 @@ def preempt_form(row: RequestRow) -> ConfirmForm:
             _holds(row),
             "It gives up its blocks, waits again, and is computed anew except for what the prefix cache still has then."
             + cost,
+            *beams,
         ),
         verb="Preempt",
         command=Preempt(id=f"preempt-{row.num}", request=row.num),

@@ -281,3 +281,23 @@ async def test_pinning_says_what_is_pinned_already_and_how_much_may_be(tmp_path:
         await b.press("escape", "u")
         card = _card(b)
         assert "3 blocks of it are pinned now." in card
+
+
+@in_loop
+async def test_ending_one_of_several_outputs_says_who_ends_with_it(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        await b.press("2", "g")
+        row = (b.app.feed.live.requests or {})[b.app.requests.view.selected or 0]
+        await b.press("x")
+        assert "with it" not in _card(b)
+        row.group, row.siblings, row.output_tokens = row.num, 4, 0
+        await b.press("escape", "x")
+        assert "The other 3 outputs of its prompt, which are not begun, end with it." in _card(b)
+        row.output_tokens = 5
+        await b.press("escape", "x")
+        assert "with it" not in _card(b), "samples go their own ways once they are drawn"
+        row.score = -2.0
+        await b.press("escape", "x")
+        assert "All 4 beams of its search end with it." in _card(b)
+        await b.press("escape", "X")
+        assert "All 4 beams of its search are preempted with it." in _card(b)
