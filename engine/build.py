@@ -123,7 +123,6 @@ def build(
     telemetry = Telemetry(
         engine,
         bytes_per_token=cache.bytes_per_token,
-        cache_dtype=cache_dtype.name,
         attention_mode=backend,
         decode_text=model.tokenizer.decode if config.expose_text else None,
     )

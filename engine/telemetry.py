@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +12,7 @@ from engine.core import Engine, Step
 from engine.kv_switch import Switch
 from engine.plan import Admission, HeadVerdict, Plan, Preemption
 from engine.request import FinishReason, Request, RequestState
+from engine.request_facts import RequestFacts
 from engine.tiers.report import TierReport
 from engine.watchdog import Alarm, Notice
 from engine.words import counted
@@ -26,13 +27,9 @@ from kvtop.protocol import (
     IterationFrame,
     Keyframe,
     Queue,
-    RequestChange,
     Status,
     Verdict,
 )
-
-KEPT_FINISHED = 32
-"""Finished requests that stay visible before they are forgotten."""
 
 KEPT_EVENTS = 100
 """Latest routine events that a keyframe repeats, and twice as many notable ones."""
@@ -50,7 +47,7 @@ EVICTION_EVENT_EVERY = 1.0
 class Telemetry:
     """Collects facts between frames and hands them out as an iteration frame or a keyframe.
 
-    ``cache_dtype`` and ``attention_mode`` describe every request; ``decode_text`` is given only when text may travel.
+    ``attention_mode`` describes every request; ``decode_text`` is given only when text may travel.
     """
 
     def __init__(
@@ -58,7 +55,6 @@ class Telemetry:
         engine: Engine,
         *,
         bytes_per_token: int,
-        cache_dtype: str,
         attention_mode: str,
         decode_text: Callable[[list[int]], str] | None = None,
         wall: Callable[[], float] = time.time,
@@ -67,22 +63,16 @@ class Telemetry:
         tiers = engine.scheduler.tiers
         self._tiers = None if tiers is None else TierReport(tiers)
         self._bytes_per_token = bytes_per_token
-        self._kv_dtype = cache_dtype
-        self._attention_mode = attention_mode
+        self._requests = RequestFacts(engine.scheduler, attention_mode, decode_text)
         self._geometry: Geometry | None = None
         """Where it is not the hello's any more."""
         self._geometry_sent = True
-        self._decode_text = decode_text
         self._wall = wall
         self._seq = 0
         self._event_id = 0
         self._pending: list[Event] = []
         self._recent: deque[Event] = deque(maxlen=KEPT_EVENTS)
         self._notable: deque[Event] = deque(maxlen=2 * KEPT_EVENTS)
-        self._sent: dict[int, dict[str, Any]] = {}
-        self._table_sent: dict[int, tuple[int, tuple[int, int, int]]] = {}
-        self._touched: dict[int, Request] = {}
-        self._finished: OrderedDict[int, Request] = OrderedDict()
         self._sent_queue: Queue | None = None
         self._sent_policy_id = -1
         self._sent_status: Status | None = None
@@ -113,13 +103,11 @@ class Telemetry:
 
     def touch(self, request: Request) -> None:
         """The request changed outside a step (it arrived, or a command moved it)."""
-        self._touched[request.num] = request
-        if request.state is RequestState.FINISHED:
-            self._finished[request.num] = request
+        self._requests.touch(request)
 
     def finished_request(self, wanted: int | str) -> Request | None:
         """The finished request of this num or id, while it is still visible."""
-        return next((r for r in self._finished.values() if wanted in (r.num, r.id)), None)
+        return self._requests.finished(wanted)
 
     def preempted(self, preemption: Preemption) -> None:
         victim, by = preemption.victim, preemption.by
@@ -199,7 +187,7 @@ class Telemetry:
             detail=switch.text[:1000],
         )
         if switch.error is None:
-            self._kv_dtype, self._geometry, self._geometry_sent = switch.new, geometry, False
+            self._geometry, self._geometry_sent = geometry, False
             self._bytes_per_token = switch.new_bytes
 
     def watchdog(self, notice: Notice) -> None:
@@ -217,7 +205,7 @@ class Telemetry:
     def has_news(self) -> bool:
         tiers = self._engine.scheduler.tiers
         moved = tiers is not None and bool(tiers.traffic or tiers.news)
-        return bool(moved or self._pending or self._touched or self._status() != self._sent_status)
+        return bool(moved or self._pending or self._requests.has_news or self._status() != self._sent_status)
 
     # Frames.
 
@@ -241,8 +229,7 @@ class Telemetry:
             )
         self._ledger_ms = 0.0
         self._tier_news()
-        changes = [change for request in self._touched.values() if (change := self._change(request)) is not None]
-        self._touched.clear()
+        changes = self._requests.take_changes()
         runs, hashes = pool.changes.take()
         if self._tiers is not None:
             below = self._tiers.take_changes()
@@ -265,7 +252,7 @@ class Telemetry:
             blocks=runs,
             hashes=hashes,
             requests=changes,
-            forgotten=self._forget(),
+            forgotten=self._requests.take_forgotten(),
             queue=queue if queue != self._sent_queue else None,
             verdict=_verdict(scheduler.verdict),
             events=self._pending,
@@ -284,10 +271,6 @@ class Telemetry:
         """Everything now. Takes nothing away from the next frame: what it holds is repeated there, harmlessly."""
         engine, scheduler, pool = self._engine, self._engine.scheduler, self._engine.scheduler.pool
         now = engine.clock()
-        live = scheduler.requests.values()
-        # Beams of a preempted group stand behind their leader; viewers know them and go on to be told what changes.
-        parked = [each for r in live if r.beam is not None for each in r.samples if each in r.beam.seen]
-        requests = [*live, *parked, *self._finished.values()]
         return Keyframe.model_construct(
             seq=self._seq,
             iteration=engine.iteration,
@@ -301,7 +284,7 @@ class Telemetry:
             hashes=[*pool.changes.all_hashes(), *([] if self._tiers is None else self._tiers.all_hashes())],
             ages=[*pool.changes.all_ages(now), *([] if self._tiers is None else self._tiers.all_ages(now))],
             tiers=[] if self._tiers is None else self._tiers.levels(*self._device_prefix()),
-            requests=[self._whole(request) for request in requests],
+            requests=self._requests.all(),
             queue=self._queue(),
             verdict=_verdict(scheduler.verdict),
             events=self.recent_events(),
@@ -344,13 +327,6 @@ class Telemetry:
         found = scheduler.totals.prefix_hit_tokens - below
         return found, scheduler.totals.prefix_query_tokens - found
 
-    def _where(self, request: Request) -> tuple[str, str]:
-        """Its state and the tier of its KV, as the protocol names them."""
-        tiers = self._engine.scheduler.tiers
-        if tiers is not None and request.state is RequestState.PREEMPTED and request.num in tiers.swapped:
-            return "swapped", tiers.swapped[request.num].books.name
-        return str(request.state), "device"
-
     def _absorb(self, step: Step) -> None:
         plan = step.plan
         for admission in plan.admitted:
@@ -379,7 +355,7 @@ class Telemetry:
     def _compacted(self, plan: Plan, now: float) -> None:
         """Moves of blocks are summed for a while, as evictions are; the end of a command is told at once."""
         for request in plan.retabled:
-            self._resend_table(request)
+            self._requests.resend_table(request)
             self.touch(request)
         self._moved += len(plan.moves)
         due = now - self._moved_since >= COMPACTION_EVENT_EVERY
@@ -395,7 +371,7 @@ class Telemetry:
         if copied.request is None:
             return  # A move of compaction, which is told as such.
         # The copy may stand in the middle of what was sent of its table.
-        self._resend_table(copied.request)
+        self._requests.resend_table(copied.request)
         self.event(
             "copy",
             request=copied.request.num,
@@ -417,82 +393,6 @@ class Telemetry:
             tokens=request.cached,
             seconds=admission.waited,
         )
-
-    def _fields(self, request: Request) -> dict[str, Any]:
-        times = request.times
-        state, tier = self._where(request)
-        fields: dict[str, Any] = {
-            "id": request.id,
-            "label": request.label,
-            "state": state,
-            "tier": tier if self._tiers is not None else None,
-            "priority": request.priority,
-            "group": request.group,
-            "siblings": None if request.group is None else request.siblings,
-            "score": request.score,
-            "arrival": request.arrival_wall,
-            "prompt_tokens": request.prompt_tokens,
-            "max_tokens": request.max_tokens,
-            "cached_tokens": request.cached,
-            "computed_tokens": request.computed,
-            "output_tokens": request.output_tokens,
-            "blocks": len(request.held),
-            "pinned_blocks": self._pinned(request),
-            "reserved_blocks": request.reserved_blocks,
-            "phase_since": times.since,
-            "queue_s": times.queue,
-            "prefill_s": times.prefill,
-            "decode_s": times.decode,
-            "preemptions": request.preemptions,
-            "recomputed_tokens": request.recomputed,
-            "ttft_s": request.ttft,
-            "tpot_s": request.tpot if request.state is RequestState.FINISHED else None,
-            "finish_reason": None if request.finish_reason is None else str(request.finish_reason),
-            "cache_dtype": request.kv_dtype or self._kv_dtype,
-            "attention_mode": self._attention_mode,
-        }
-        if self._decode_text is not None:
-            fields["prompt_text"] = self._decode_text(request.token_ids[: request.prompt_tokens])
-            fields["output_text"] = self._decode_text(request.token_ids[request.prompt_tokens :])
-        return fields
-
-    def _pinned(self, request: Request) -> int:
-        pool = self._engine.scheduler.pool
-        return int((pool.pins[request.held] > 0).sum()) if pool.pinned_total else 0
-
-    def _whole(self, request: Request) -> RequestChange:
-        return RequestChange.model_construct(
-            num=request.num, table_at=0, table=list(request.block_table), **self._fields(request)
-        )
-
-    def _change(self, request: Request) -> RequestChange | None:
-        known = self._sent.get(request.num, {})
-        fields = self._fields(request)
-        changed = {name: value for name, value in fields.items() if known.get(name) != value}
-        self._sent[request.num] = fields
-        table, (length, life) = request.block_table, self._table_sent.get(request.num, (0, (request.admissions, 0, 0)))
-        now = (request.admissions, request.holes, request.takeovers)
-        if life != now or len(table) < length:
-            length, force = 0, True
-        else:
-            force = False
-        if force or len(table) > length:
-            changed["table_at"], changed["table"] = length, table[length:]
-        self._table_sent[request.num] = (len(table), now)
-        return RequestChange.model_construct(num=request.num, **changed) if changed else None
-
-    def _resend_table(self, request: Request) -> None:
-        """The next frame carries its whole block table, also when that is empty by then."""
-        self._table_sent[request.num] = (0, (-1, -1, -1))
-
-    def _forget(self) -> list[int]:
-        forgotten = []
-        while len(self._finished) > KEPT_FINISHED:
-            num, _ = self._finished.popitem(last=False)
-            self._sent.pop(num, None)
-            self._table_sent.pop(num, None)
-            forgotten.append(num)
-        return forgotten
 
     def _queue(self) -> Queue:
         waiting = self._engine.scheduler.waiting

@@ -52,9 +52,7 @@ def make_engine(
     pool = BlockPool(blocks, block_size, windows=windows)
     scheduler = Scheduler(pool, PolicySet.of(policies), max_model_len=blocks * block_size)
     engine = Engine(scheduler, FakeRunner(), clock or Clock())
-    return engine, Telemetry(
-        engine, bytes_per_token=8, cache_dtype="float32", attention_mode="none", wall=lambda: 1.0e9
-    )
+    return engine, Telemetry(engine, bytes_per_token=8, attention_mode="none", wall=lambda: 1.0e9)
 
 
 def request(num: int, prompt: list[int], max_tokens: int = 8, **more: object) -> Request:

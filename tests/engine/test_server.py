@@ -60,7 +60,7 @@ class Running:
         self.engine, _ = make_engine(blocks=40, block_size=4, max_running=8, token_budget=64)
         self.engine.clock = time.monotonic
         self.engine.runner = SlowRunner()
-        self.telemetry = Telemetry(self.engine, bytes_per_token=8, cache_dtype="float32", attention_mode="none")
+        self.telemetry = Telemetry(self.engine, bytes_per_token=8, attention_mode="none")
         self.publisher = Publisher(
             hello(
                 EngineConfig(name="t"),

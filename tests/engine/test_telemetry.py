@@ -5,7 +5,8 @@ import random
 import pytest
 
 from engine.core import Engine
-from engine.telemetry import KEPT_FINISHED, Telemetry
+from engine.request_facts import KEPT_FINISHED
+from engine.telemetry import Telemetry
 from kvtop.protocol import Event, IterationFrame, decode_frame, encode
 from kvtop.state import EngineState
 from tests.engine.fake_model import Clock, make_engine, request
@@ -140,7 +141,6 @@ def test_text_stays_home_unless_asked_for() -> None:
     open_telemetry = Telemetry(
         engine,
         bytes_per_token=8,
-        cache_dtype="float32",
         attention_mode="none",
         decode_text=lambda ids: f"{len(ids)} tokens",
     )
