@@ -293,7 +293,7 @@ class KvtopApp(FrontBufferApp[int]):
         if reason is not None:
             self._say(reason, "warning")
         else:
-            self._open(form, height=12)
+            self._open(form, height=14)
 
     def _open(self, form: Form, height: int) -> None:
         if self.clock is not None:

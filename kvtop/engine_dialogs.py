@@ -106,9 +106,8 @@ def unpin_form(state: EngineState, row: RequestRow) -> ConfirmForm:
 def _all_pinned(state: EngineState) -> str:
     """How much of the pool pins take, and how much they may. The gauge counts only those that no request holds."""
     limit = state.policy.get("pin_limit")
-    most = f"; pin_limit allows {percent(limit)} of the pool" if isinstance(limit, int | float) else ""
-    idle = _number(state.gauges, "kv_blocks_pinned")
-    return f"In the pool, {idle} pinned blocks have no owner{most}."
+    most = f" pin_limit allows {percent(limit)} of the pool to be pinned." if isinstance(limit, int | float) else ""
+    return f"Pinned blocks that no request holds now: {count(state.gauges.get('kv_blocks_pinned'))}.{most}"
 
 
 def compact_form(state: EngineState) -> ConfirmForm:

@@ -277,7 +277,7 @@ async def test_pinning_says_what_is_pinned_already_and_how_much_may_be(tmp_path:
         await b.press("i")
         card = _card(b)
         assert "3 blocks of it are pinned already" in card
-        assert "7 pinned blocks have no owner; pin_limit allows 25% of the pool" in card
+        assert "Pinned blocks that no request holds now: 7. pin_limit allows 25% of the pool to be pinned." in card
         await b.press("escape", "u")
         card = _card(b)
         assert "3 blocks of it are pinned now." in card
