@@ -31,6 +31,21 @@ def test_demo_once_prints_one_document_and_leaves_nothing(place: Path, engines: 
     assert list(place.iterdir()) == []
 
 
+def test_the_sharing_preset_forks_searches_and_keeps_its_books(engines: Engines) -> None:
+    done = engines.kvtop("demo", *RANDOM, "--preset", "sharing", "--once", "--seconds", "8", "--json", timeout=300)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["workload"].startswith("sharing N 3k+400, W 2k+200")
+    assert document["ledger_violations"] == 0
+    assert document["contradictions"] == []
+    by_class: dict[str, list[dict[str, object]]] = {}
+    for row in document["requests"]:
+        by_class.setdefault(row["label"], []).append(row)
+    assert {row["siblings"] for row in by_class["N"]} == {3}
+    assert any(row["score"] is not None for row in by_class["W"])
+    assert all(row["score"] is None for row in by_class["N"])
+
+
 def test_demo_once_for_a_person(engines: Engines) -> None:
     done = engines.kvtop("demo", *RANDOM, "--once", "--seconds", "1", timeout=300)
     assert done.returncode == 0, done.stderr
