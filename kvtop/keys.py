@@ -104,7 +104,7 @@ ACTIONS: tuple[Action, ...] = (
         "kinds",
         ("v",),
         "v",
-        "show all events, or only notable ones (no admissions, finishes, evictions)",
+        "show all events, or only notable ones (no admissions, ends, evictions, copies)",
         Where.EVENTS,
         "all/notable",
     ),

@@ -90,7 +90,7 @@ class RequestChange(Message):
     output_text: str | None = Field(default=None, description="only with --expose-text; all so far")
 
 
-ROUTINE_EVENTS = frozenset({"admit", "finish", "evict", "copy"})
+ROUTINE_EVENTS = frozenset({"admit", "finish", "evict", "copy", "beam"})
 """Kinds that happen all the time in a healthy engine. Logs keep them apart, so that they never push out the others."""
 
 

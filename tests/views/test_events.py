@@ -100,10 +100,10 @@ def test_evictions_in_a_row_are_told_as_one_with_their_sum() -> None:
 
 
 def test_without_routine_only_what_is_notable_is_left() -> None:
-    kinds = ("admit", "preempt", "finish", "policy", "evict", "abort", "ledger", "admit")
+    kinds = ("admit", "preempt", "finish", "beam", "policy", "evict", "copy", "abort", "kv_switch", "ledger", "admit")
     state = scene(events=[event(kind).model_copy(update={"id": i}) for i, kind in enumerate(kinds)])
     left = [entry.kind for entry in shown_events(state, routine=False) if not isinstance(entry, Marker)]
-    assert left == ["preempt", "policy", "abort", "ledger"]
+    assert left == ["preempt", "policy", "abort", "kv_switch", "ledger"]
 
 
 def test_rows_that_nothing_notable_needs_show_what_is_usual() -> None:
