@@ -74,14 +74,14 @@ class Control:
             request = self._find(command.request)
             scheduler.abort(request, now)
             for each in [request] if request.beam is None else request.beam.seen:
-                telemetry.finished(each, detail=f"by command of uid {asker.uid} pid {asker.pid}")
+                telemetry.log.finished(each, detail=f"by command of uid {asker.uid} pid {asker.pid}")
             telemetry.event("command", request=request.num, request_id=request.id, detail=f"abort {request.id}", **who)
             return f"{request.id} aborted after {request.output_tokens} output tokens", []
         if isinstance(command, Preempt):
             request = self._find(command.request)
             if request.state not in (RequestState.PREFILL, RequestState.DECODE, RequestState.LOADING):
                 raise Refused(f"{request.id} is {request.state}, only a running request can be preempted")
-            telemetry.preempted(scheduler.preempt(request, now, f"command of uid {asker.uid} pid {asker.pid}"))
+            telemetry.log.preempted(scheduler.preempt(request, now, f"command of uid {asker.uid} pid {asker.pid}"))
             telemetry.event(
                 "command", request=request.num, request_id=request.id, detail=f"preempt {request.id}", **who
             )
@@ -118,7 +118,7 @@ class Control:
         old, new = change.old.values(), change.new.values()
         changed = [axis for axis in new if old[axis] != new[axis]]
         for preemption in change.preempted:
-            self._telemetry.preempted(preemption)
+            self._telemetry.log.preempted(preemption)
         scheduler = self._engine.scheduler
         for axis in changed:
             waits = axis == "kv_dtype" and scheduler.switching

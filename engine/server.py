@@ -191,5 +191,5 @@ class Server:
 
     def _watch(self) -> None:
         for notice in self._watchdog.look(facts_of(self.engine, self.engine.clock())):
-            self.telemetry.watchdog(notice)
+            self.telemetry.log.watchdog(notice)
         self.telemetry.alarm = self._watchdog.alarm

@@ -91,7 +91,7 @@ class Running:
         return self.client.send(command, 20.0)
 
     def events(self, kind: str) -> list[Event]:
-        return [e for e in self.telemetry.recent_events() if e.kind == kind]
+        return [e for e in self.telemetry.log.recent() if e.kind == kind]
 
     def until(self, condition, seconds: float = 20.0) -> None:  # type: ignore[no-untyped-def]
         end = time.monotonic() + seconds
@@ -157,7 +157,7 @@ def test_pause_stops_iterations_and_resume_goes_on(running: Running) -> None:
     assert running.engine.scheduler.verdict.code == "paused"
     assert running.ask(Resume(id="2")).ok
     running.until(lambda: running.engine.iteration > stopped)
-    assert [e.kind for e in running.telemetry.recent_events() if e.kind in ("pause", "resume")] == ["pause", "resume"]
+    assert [e.kind for e in running.telemetry.log.recent() if e.kind in ("pause", "resume")] == ["pause", "resume"]
 
 
 def test_abort_and_preempt_reach_the_named_request(running: Running) -> None:

@@ -287,7 +287,7 @@ def test_telemetry_cuts_what_is_too_long_for_a_frame() -> None:
     dog = Watchdog(Limits(stall=1.0))
     facts = replace(BUSY, running=0, head="x" * 600, detail="y" * 900, code="never_fits")
     (told,) = [*dog.look(facts), *dog.look(replace(facts, now=5.0))]
-    telemetry.watchdog(told)
+    telemetry.log.watchdog(told)
     telemetry.alarm = told.alarm
     frame = IterationFrame.model_validate(telemetry.frame(None).model_dump())
     assert frame.status is not None
