@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from engine.hypotheses import Candidate
 from engine.request import FinishReason, Request
 
-Follow = Callable[[list[int], int], list[Candidate]]
-"""The likeliest next tokens of a sequence, so many, likeliest first."""
+Follow = Callable[[list[list[int]], int], list[list[Candidate]]]
+"""The likeliest next tokens of each of several sequences, so many, likeliest first."""
 
 
 def search(
@@ -22,10 +22,13 @@ def search(
     beams: list[tuple[list[int], float]] = [([], 0.0)]
     ended: list[tuple[list[int], float]] = []
     for _ in range(most):
+        if not beams:
+            break
+        offers = follow([[*prompt, *output] for output, _ in beams], width + max(width, len(stop_ids)))
         grown = [
             ([*output, token], total + gain)
-            for output, total in beams
-            for token, gain in follow([*prompt, *output], width + max(width, len(stop_ids)))
+            for (output, total), offered in zip(beams, offers, strict=True)
+            for token, gain in offered
         ]
         grown.sort(key=lambda pair: -pair[1])
         ended += [pair for pair in grown if pair[0][-1] in stop_ids]

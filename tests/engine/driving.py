@@ -55,6 +55,10 @@ class FakeRunner:
             candidates=[self.candidates(i.request.token_ids, i.candidates) for i in items if i.candidates],
         )
 
+    def follow(self, sequences: list[list[int]], count: int) -> list[list[tuple[int, float]]]:
+        """`candidates` of several."""
+        return [self.candidates(sequence, count) for sequence in sequences]
+
     def candidates(self, token_ids: Sequence[int], count: int) -> list[tuple[int, float]]:
         """The likeliest next tokens, which depend on all tokens so far and on nothing else."""
         draw = random.Random(hash((self._seed, *token_ids)))

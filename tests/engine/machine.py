@@ -387,7 +387,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         if ended_by_itself(leader):
             prompt, penalty = leader.token_ids[: leader.prompt_tokens], beam.search.length_penalty
             found = search(
-                self.runner.candidates,
+                self.runner.follow,
                 prompt,
                 beam.width,
                 leader.max_tokens,

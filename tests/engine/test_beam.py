@@ -27,7 +27,7 @@ def members(request: Request) -> list[Request]:
 def expected(drive: Drive, request: Request) -> list[tuple[list[int], float]]:
     assert request.beam is not None
     return search(
-        drive.runner.candidates,
+        drive.runner.follow,
         request.token_ids[: request.prompt_tokens],
         request.beam.width,
         request.max_tokens,
@@ -216,7 +216,7 @@ def test_a_group_that_fills_the_whole_pool_ends_with_what_it_has(prefix_cache: b
     assert request.finish_detail == "the 3 beams of r1 filled all 7 blocks that there are; their output ends here"
     assert {member.output_tokens for member in members(request)} <= set(range(3, 24))
     assert outputs_of(request) == [
-        output for output, _ in search(drive.runner.candidates, request.token_ids[:6], 3, request.output_tokens)
+        output for output, _ in search(drive.runner.follow, request.token_ids[:6], 3, request.output_tokens)
     ]
 
 
