@@ -95,24 +95,17 @@ def _place(beam: Beam, children: Sequence[Child]) -> dict[int, Child]:
 
 
 def _reorganise(scheduler: "Scheduler", beam: Beam, children: Sequence[Child], now: float) -> None:
-    pool, leader = scheduler.pool, beam.leader
+    leader = beam.leader
     slots = _place(beam, children)
     # As they are before anything changes.
     parents = {slot: _Lineage(beam.members[beam.order[child.parent]]) for slot, child in slots.items()}
     gone = [slot for slot in beam.order if slot not in slots]
     movers = [slot for slot in slots if parents[slot].request is not beam.members[slot]]
     for slot in movers:
-        member = beam.members[slot]
-        held = set(member.held)
-        for block in parents[slot].blocks:
-            if block not in held:
-                pool.share(block, member.num, now, fork=True)
+        _share_new(scheduler, beam.members[slot], parents[slot], now)
     for slot in movers:
         member = beam.members[slot]
-        kept = set(parents[slot].blocks)
-        for block in FREE_ORDERS[scheduler.policies.free_order].arrange(member.held):
-            if block not in kept:
-                pool.release(block, member.num, now)
+        _release_old(scheduler, member, parents[slot], now)
         if member in leader.samples:
             _join(scheduler, beam, member, now)
         parents[slot].give(member)
@@ -125,6 +118,20 @@ def _reorganise(scheduler: "Scheduler", beam: Beam, children: Sequence[Child], n
         beam.members[slot].score = child.total
     beam.order = list(slots)
     _promise(scheduler, beam)
+
+
+def _share_new(scheduler: "Scheduler", member: Request, parent: "_Lineage", now: float) -> None:
+    held = set(member.held)
+    for block in parent.blocks:
+        if block not in held:
+            scheduler.pool.share(block, member.num, now, fork=True)
+
+
+def _release_old(scheduler: "Scheduler", member: Request, parent: "_Lineage", now: float) -> None:
+    kept = set(parent.blocks)
+    for block in FREE_ORDERS[scheduler.policies.free_order].arrange(member.held):
+        if block not in kept:
+            scheduler.pool.release(block, member.num, now)
 
 
 class _Lineage:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
+from engine import beam_steps, forking
 from engine.batch import BlockCopy
+from engine.beam import Beam
 from engine.block_changes import BlockChanges
 from engine.copies import Copied, PendingCopies
 from engine.groups import first_needed_place
@@ -372,6 +374,75 @@ def chain_after_a_reset() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def beam_writes_a_shared_block() -> Iterator[None]:
+    """A beam writes into the block it shares with its siblings, without a copy, and the pool lets it."""
+    write, needs_copy = BlockPool.write, forking.must_copy
+
+    def careless(self: BlockPool, block: int, fill: int, now: float) -> None:
+        refs = self._refs[block]
+        self._refs[block] = min(refs, 1)
+        write(self, block, fill, now)
+        self._refs[block] = refs
+
+    def own_tail(request: Request, pool: BlockPool, now: float) -> list[BlockCopy]:
+        return [] if request.beam is not None else forking.own_tail(request, pool, now)
+
+    with (
+        patch("engine.scheduler.must_copy", lambda r, pool: 0 if r.beam is not None else needs_copy(r, pool)),
+        patch("engine.scheduler.own_tail", own_tail),
+        patch.object(BlockPool, "write", careless),
+    ):
+        yield
+
+
+@contextmanager
+def beams_release_before_they_share() -> Iterator[None]:
+    """A group that reorganises, its best beam in the first slot and so on, lets each give up its old blocks before
+    others have taken theirs."""
+    share, release = beam_steps._share_new, beam_steps._release_old
+
+    def hasty(scheduler: Scheduler, member: Request, parent: beam_steps._Lineage, now: float) -> None:
+        release(scheduler, member, parent, now)
+        share(scheduler, member, parent, now)
+
+    with (
+        patch.object(beam_steps, "_place", lambda beam, children: dict(enumerate(children))),
+        patch.object(beam_steps, "_share_new", lambda scheduler, member, parent, now: None),
+        patch.object(beam_steps, "_release_old", hasty),
+    ):
+        yield
+
+
+@contextmanager
+def stale_tail_of_a_beam() -> Iterator[None]:
+    """A beam takes over its parent's tokens and complete blocks, and keeps its own incomplete block."""
+    give = beam_steps._Lineage.give
+
+    def stale(self: beam_steps._Lineage, child: Request) -> None:
+        old = list(child.block_table)
+        give(self, child)
+        if old and len(old) == len(child.block_table) and len(child.token_ids) % BLOCK:
+            child.block_table[-1] = old[-1]
+
+    with patch.object(beam_steps._Lineage, "give", stale):
+        yield
+
+
+@contextmanager
+def beam_wakes_with_too_much() -> Iterator[None]:
+    """A beam that wakes shares one complete block more than it has in common with its kin."""
+    kin = Beam.kin
+
+    def greedy(self: Beam, slot: int, block_size: int) -> tuple[Request, int]:
+        other, tokens = kin(self, slot, block_size)
+        more = tokens + block_size
+        return other, more if slot in self.order and more < len(self.members[slot].token_ids) else tokens
+
+    with patch.object(Beam, "kin", greedy):
+        yield
+
+
 FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     fault.__name__: fault
     for fault in (
@@ -394,6 +465,10 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
         copy_too_late,
         overlong_part,
         part_of_another_prefix,
+        beam_writes_a_shared_block,
+        beams_release_before_they_share,
+        stale_tail_of_a_beam,
+        beam_wakes_with_too_much,
         hash_left_behind,
         taken_over_in_use,
         groups_confused,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.beam_steps import add_beams
 from engine.core import Engine
 from engine.fetch import cached_model
 from engine.forking import add_samples
@@ -36,7 +37,7 @@ AXES: dict[str, Sequence[Value]] = {
     "prefix_cache": (True, False),
     "compaction": ("off", "when_idle", "continuous"),
     "token_budget": (16, 64),
-    "samples": (1, 2),
+    "samples": (1, 2, "beams"),
     "window": ("full", "21", "13,full"),
 }
 OF_THE_ENGINE = ("samples", "window")
@@ -49,7 +50,7 @@ class Outcome:
     """What happened over all rows; a row in which nothing was contended proves nothing."""
 
     def __init__(self) -> None:
-        self.preemptions = self.swaps = self.loads = self.copies = self.forks = self.slid = 0
+        self.preemptions = self.swaps = self.loads = self.copies = self.forks = self.slid = self.searches = 0
 
 
 def serve(
@@ -74,6 +75,10 @@ def serve(
             add_samples(request, [request.num + 1000])
             everyone += request.samples
             outcome.forks += 1
+        elif row["samples"] == "beams" and request.num % 2:
+            add_beams(request, [request.num + 1000, request.num + 2000])
+            everyone += request.samples
+            outcome.searches += 1
     try:
         for request in work:
             scheduler.add(request, engine.clock())
@@ -120,27 +125,40 @@ def tiny() -> LoadedModel:
 
 
 @pytest.fixture(scope="module")
-def expected(tiny: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> dict[Value, dict[int, list[int]]]:
-    """By window: what a run says in which nothing is contended."""
-    calm: dict[str, Value] = {"samples": 1, "token_budget": 512}
-    return {
-        window: serve(tiny, _work(), calm | {"window": window}, tmp_path_factory.mktemp("calm"), 256, Outcome())
-        for window in AXES["window"]
-    }
+def expected(
+    tiny: LoadedModel, tmp_path_factory: pytest.TempPathFactory
+) -> dict[tuple[Value, Value], dict[int, list[int]]]:
+    """By window and samples: what a run says in which nothing is contended; two samples say what one does."""
+    said = {}
+    for window in AXES["window"]:
+        for samples in (1, "beams"):
+            calm: dict[str, Value] = {"token_budget": 512, "window": window, "samples": samples}
+            said[window, samples] = serve(tiny, _work(), calm, tmp_path_factory.mktemp("calm"), 256, Outcome())
+    return said
 
 
-def test_windows_change_what_is_said(expected: dict[Value, dict[int, list[int]]]) -> None:
+def test_windows_and_beams_change_what_is_said(
+    expected: dict[tuple[Value, Value], dict[int, list[int]]],
+) -> None:
     """Otherwise the rows that have some would prove nothing."""
-    assert all(expected["full"] != said for window, said in expected.items() if window != "full")
+    assert all(expected["full", 1] != said for case, said in expected.items() if case != ("full", 1))
+    assert any(expected["full", 1][num] != expected["full", "beams"][num] for num in range(8))
 
 
 @pytest.mark.parametrize("number", range(len(ARRAY)))
 def test_no_pair_of_choices_changes_a_token(
-    tiny: LoadedModel, expected: dict[Value, dict[int, list[int]]], tmp_path: Path, outcome: Outcome, number: int
+    tiny: LoadedModel,
+    expected: dict[tuple[Value, Value], dict[int, list[int]]],
+    tmp_path: Path,
+    outcome: Outcome,
+    number: int,
 ) -> None:
-    outputs = serve(tiny, _work(), ARRAY[number], tmp_path, 26, outcome)
+    row = ARRAY[number]
+    outputs = serve(tiny, _work(), row, tmp_path, 26, outcome)
+    beams = row["samples"] == "beams"
+    said = expected[row["window"], "beams" if beams else 1]
     for num, output in outputs.items():
-        assert output == expected[ARRAY[number]["window"]][num % 1000], f"request {num} under {ARRAY[number]}"
+        assert output == said[num if beams else num % 1000], f"request {num} under {row}"
 
 
 def test_the_rows_were_contended(outcome: Outcome) -> None:
@@ -149,6 +167,7 @@ def test_the_rows_were_contended(outcome: Outcome) -> None:
     assert outcome.loads > 100
     assert outcome.copies > 50
     assert outcome.forks > 10
+    assert outcome.searches > 10
     assert outcome.slid > 100
 
 
@@ -163,7 +182,8 @@ def test_golden_continuations_hold_under_every_pair_of_choices(number: int, tmp_
     work = [make_request(n, case.prompt_ids, min(16, len(case.required))) for n, case in enumerate(cases)]
     # The golden texts are those of a model that sees all.
     outputs = serve(_smollm(path), work, ARRAY[number] | {"window": "full"}, tmp_path, 24, Outcome())
-    for num, output in outputs.items():
+    greedy = {num: output for num, output in outputs.items() if ARRAY[number]["samples"] != "beams" or num % 2 == 0}
+    for num, output in greedy.items():
         assert output == cases[num % 1000].required[: len(output)], f"{cases[num % 1000].prompt} under {ARRAY[number]}"
 
 
