@@ -6,6 +6,7 @@ import pytest
 
 from engine.beam_steps import add_beams
 from engine.request import FinishReason, Request, RequestState
+from engine.window import Windows
 from tests.engine.beams import ended_by_itself, outputs_of, search
 from tests.engine.driving import Drive, make_request
 
@@ -315,3 +316,17 @@ def test_beams_that_all_stop_leave_fewer(capacity: str) -> None:
         widths.add(len(drive.running))
     assert len(widths) > 2
     check(drive, request)
+
+
+@pytest.mark.parametrize("windows", [(5,), (None, 6), (11, 3, None)], ids=str)
+@pytest.mark.parametrize("prefix_cache", [True, False])
+@pytest.mark.parametrize("after", [9, 14, 19])
+def test_a_preempted_group_goes_on_where_layers_slide(after: int, prefix_cache: bool, windows: Windows) -> None:
+    """Who wakes needs positions that have slid out for those who are ahead of it."""
+    drive = Drive(blocks=60 * len(windows), windows=windows, prefix_cache=prefix_cache, token_budget=16)
+    request = add(drive, 1, width=4, prompt=10, max_tokens=24)
+    drive.steps(after)
+    drive.scheduler.preempt(request, drive.now, "test")
+    drive.run_out()
+    check(drive, request)
+    assert drive.scheduler.totals.dropped_blocks > 0
