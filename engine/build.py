@@ -14,7 +14,7 @@ from engine.core import Engine
 from engine.describe import hello
 from engine.fetch import FetchError, Progress, ensure_model
 from engine.gguf import GgufError
-from engine.kv_cache import KVCache, KVCacheError
+from engine.kv_cache import KVCache, KVCacheError, kv_bytes_per_token
 from engine.kv_storage import KVStorage
 from engine.load import SMOLLM2_SHAPE, LoadedModel, load_model, random_model, with_windows
 from engine.mixes import MIXES
@@ -116,6 +116,9 @@ def build(
         max_model_len=max_model_len,
         tiers=tiers,
         kv_dtypes=TRITON_READS if backend == "triton" else tuple(KV_DTYPES),
+    )
+    scheduler.kv_types.bytes_of = lambda name: kv_bytes_per_token(
+        groups.layer_slots, facts.kv_heads, facts.head_size, kv_dtype(name)
     )
     runner = ModelRunner(model.decoder, cache, attention, seed=config.seed)
     storage = KVStorage(runner, tiers=tiers, open_stores=partial(open_stores, **_sizes(config, folder)))

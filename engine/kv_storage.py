@@ -8,7 +8,9 @@ from engine.kv_cache import KVCache, KVCacheError
 from engine.kv_switch import KVSwitchError
 from engine.paged_tensor import KVDtype, kv_dtype
 from engine.runner import ModelRunner
+from engine.tiers.device import DeviceStore
 from engine.tiers.mover import Mover
+from engine.tiers.shut import ShutStore
 from engine.tiers.store import BlockStore, StoreError
 from engine.tiers.tiers import Tiers
 
@@ -31,8 +33,11 @@ class KVStorage:
         return self._runner.cache.bytes_per_token
 
     def switch(self, kv_dtype_name: str) -> None:
-        """The old memory is given up first: there may not be room for both. A failure of the way back is the engine's
-        end, and propagates as `KVCacheError` or `StoreError`."""
+        """The old memory is given up first: there may not be room for both.
+
+        Tiers that cannot be had even for the old type are shut: the engine serves on without them. That the cache itself
+        cannot be had again is the engine's end, and propagates as `KVCacheError`.
+        """
         old = self._runner.cache
         if self._tiers is not None:
             self._tiers.close()
@@ -43,12 +48,27 @@ class KVStorage:
             failure = str(error)
         else:
             return
-        # Not before the error is gone, which keeps alive what was made of the new memory.
-        self._make(old, old.dtype)
+        # Never before an error is gone, which keeps alive what was made of the new memory.
+        shut = None
+        try:
+            self._make(old, old.dtype)
+        except StoreError as error:
+            shut = str(error)
+        if shut is not None:
+            self._make(old, old.dtype, shut=shut)
+            failure += f"; the tiers below are shut, until a switch that finds room for them: {shut}"
         raise KVSwitchError(failure)
 
-    def _make(self, like: KVCache, dtype: KVDtype) -> None:
+    def _make(self, like: KVCache, dtype: KVDtype, *, shut: str | None = None) -> None:
+        """``shut``: why there are no stores for the lower tiers."""
         cache = like.anew(dtype)
         if self._tiers is not None and self._open_stores is not None:
-            self._tiers.reopen(Mover(self._open_stores(cache.parts)))
+            stores = self._open_stores(cache.parts) if shut is None else _shut_stores(self._tiers, cache, shut)
+            self._tiers.reopen(Mover(stores))
         self._runner.cache = cache
+
+
+def _shut_stores(tiers: Tiers, cache: KVCache, why: str) -> dict[int, BlockStore]:
+    device = DeviceStore(cache.parts)
+    below = {books.tier: ShutStore(books.name, books.slots, device.block_bytes, why) for books in tiers.books}
+    return {0: device, **below}

@@ -6,7 +6,7 @@ scheduler only says when a switch is due; `carry_out` empties its books and has 
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -42,6 +42,8 @@ class Switch:
     old_bytes: int
     """A token, in one block."""
     new_bytes: int
+    tokens: int
+    """That the blocks of all tiers have room for."""
     forgotten: int
     """Blocks whose content could be found before, in all tiers."""
     unpinned: int
@@ -56,7 +58,12 @@ class Switch:
         lost += f"{counted(self.unswapped, 'swapped request')} to be computed again"
         if self.error is not None:
             return f"KV stays {self.old}: it cannot be {self.new}: {self.error}; {lost}"
-        return f"KV {self.old} -> {self.new}, {self.old_bytes} -> {self.new_bytes} bytes a token; {lost}"
+        return f"KV {self.old} -> {self.new}, {sizes(self.old_bytes, self.new_bytes, self.tokens)}; {lost}"
+
+
+def sizes(old: int, new: int, tokens: int) -> str:
+    """What memory becomes, for so many ``tokens``; ``old`` and ``new`` are bytes a token."""
+    return f"{old} -> {new} bytes a token, {old * tokens / 2**20:.1f} -> {new * tokens / 2**20:.1f} MiB in all"
 
 
 @dataclass(slots=True)
@@ -65,6 +72,8 @@ class KVTypes:
 
     in_force: str
     readable: Sequence[str]
+    bytes_of: Callable[[str], int] | None = None
+    """Bytes of a token in one block, by type; None where nobody knows."""
     done: deque[Switch] = field(default_factory=lambda: deque(maxlen=16))
     """Switches that nobody has been told of yet."""
 
@@ -103,6 +112,7 @@ def carry_out(scheduler: "Scheduler", storage: Storage, now: float) -> Switch:
         for num in swapped:
             tiers.drop(num, now)
     forgotten = scheduler.reset_prefix_cache()
+    scheduler.partial.clear()
     error = None
     try:
         storage.switch(new)
@@ -110,9 +120,17 @@ def carry_out(scheduler: "Scheduler", storage: Storage, now: float) -> Switch:
     except KVSwitchError as failure:
         error = str(failure)
         scheduler.policies = scheduler.policies.changed({"kv_dtype": old})
-    switch = Switch(old, new, old_bytes, storage.bytes_per_token, forgotten, unpinned, len(swapped), error)
+    switch = Switch(
+        old, new, old_bytes, storage.bytes_per_token, _tokens(scheduler), forgotten, unpinned, len(swapped), error
+    )
     types.done.append(switch)
     return switch
+
+
+def _tokens(scheduler: "Scheduler") -> int:
+    """What the blocks of all tiers have room for."""
+    below = () if scheduler.tiers is None else scheduler.tiers.books
+    return (scheduler.pool.total + sum(books.slots for books in below)) * scheduler.pool.block_size
 
 
 def effects(scheduler: "Scheduler", new: str, left: int) -> list[str]:
@@ -126,6 +144,8 @@ def effects(scheduler: "Scheduler", new: str, left: int) -> list[str]:
         else "before the next iteration"
     )
     said = [f"KV goes from {types.in_force} to {new} {when}."]
+    if types.bytes_of is not None:
+        said.append(f"Memory: {sizes(types.bytes_of(types.in_force), types.bytes_of(new), _tokens(scheduler))}.")
     tiers = scheduler.tiers
     cached = len(scheduler.pool.index) + sum(len(books.index) for books in (tiers.books if tiers else ()))
     said.append(

@@ -1,13 +1,18 @@
 """The KV cache switched to other element types under load, with the real storage in memory and on disk."""
 
+import gc
 import shutil
 import tempfile
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from engine.build import build
 from engine.config import EngineConfig
@@ -21,7 +26,9 @@ from engine.pool import BlockPool
 from engine.request import Request
 from engine.scheduler import Scheduler
 from engine.server import Server
+from engine.tiers.host import HostStore
 from engine.tiers.opening import open_stores, open_tiers
+from engine.tiers.store import StoreError
 from engine.tiers.tiers import Tiers
 from kvtop.feed import Feed
 from kvtop.protocol import PolicyValue
@@ -216,6 +223,56 @@ def test_a_disk_tier_that_cannot_be_opened_again_leaves_the_old_type(
     assert served.scheduler.kv_types.in_force == "float32"
 
 
+def test_tiers_that_cannot_be_had_in_either_type_are_shut_until_another_switch(
+    served: Served, calm: dict[str, list[list[int]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = iter([True, True])
+
+    def none_twice(*args: int) -> HostStore:
+        if next(refusals, False):
+            raise StoreError("no host memory, as planned")
+        return HostStore(*args)
+
+    monkeypatch.setattr("engine.tiers.opening.HostStore", none_twice)
+    work = served.begin(8, 12)
+    served.switch("int8", "preempt")
+    served.run_out()
+    (switch,) = served.scheduler.kv_types.done
+    assert switch.error is not None
+    assert "the tiers below are shut" in switch.error
+    assert served.scheduler.kv_types.in_force == served.scheduler.policies.kv_dtype == "float32"
+    assert outputs(work) == calm["float32"]
+    assert "tier_drop" in served.news, "nothing was to be stored below, so nothing was shown"
+    before = served.tiers.levels[1].blocks_in
+    served.switch("int8", "drain")
+    served.run_out()
+    work = served.begin(8, 0)
+    served.run_out()
+    assert outputs(work) == calm["int8"]
+    assert served.tiers.levels[1].blocks_in > before
+
+
+def test_the_old_memory_is_given_up_before_the_new_is_made(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays: list[weakref.ref[np.ndarray[Any, Any]]] = []
+    zeros: Callable[..., torch.Tensor] = torch.zeros
+
+    def watched(shape: Any, **more: Any) -> torch.Tensor:
+        gc.collect()
+        assert more["dtype"] is torch.uint8 or not any(array() is not None for array in arrays), "two caches at a time"
+        if len(shape) != 6 or more["dtype"] is not torch.float32:
+            return zeros(shape, **more)
+        array = np.zeros(shape, np.float32)
+        arrays.append(weakref.ref(array))
+        return torch.from_numpy(array)
+
+    monkeypatch.setattr("engine.kv_cache.torch.zeros", watched)
+    assert served.engine.storage is not None
+    served.engine.storage.switch("float32")
+    assert [array() is not None for array in arrays] == [True]
+    served.engine.storage.switch("int8")
+    assert [array() is not None for array in arrays] == [False]
+
+
 def test_viewers_and_newcomers_hear_of_the_new_type() -> None:
     folder = Path(tempfile.mkdtemp(prefix="kvs"))
     config = EngineConfig(name="t", model="random", blocks=24, block_size=8, device="cpu", host_blocks=8)
@@ -234,6 +291,9 @@ def test_viewers_and_newcomers_hear_of_the_new_type() -> None:
         assert state.hello is not None
         assert state.hello.geometry.bytes_per_token == expected
         (event,) = [entry for entry in state.events if getattr(entry, "kind", "") == "kv_switch"]
+        announced = " ".join(server.engine.scheduler.preview({"kv_dtype": "float32"}, "drain"))
+        assert "MiB in all" in announced
+        assert f"{expected} -> {kv_bytes_per_token(2, 2, 16, KV_DTYPES['float32'])} bytes a token" in announced
         assert f"KV float32 -> int8, {kv_bytes_per_token(2, 2, 16, KV_DTYPES['float32'])} -> {expected}" in str(event)
         assert ControlClient(server.publisher.places[1]).hello().geometry.bytes_per_token == expected
         late = EngineState()
