@@ -20,6 +20,7 @@ from engine.forking import add_samples
 from engine.groups import tail_places
 from engine.hypotheses import Candidate, Child, Hypothesis, Search
 from engine.policies.free_order import FREE_ORDERS
+from engine.prefix import extend_hashes
 from engine.progress import append_token
 from engine.request import FinishReason, Request, RequestState
 
@@ -208,6 +209,8 @@ def _wake(scheduler: "Scheduler", beam: Beam, now: float) -> None:
         for block in shared:
             pool.share(block, member.num, now, fork=True)
         member.block_table, member.chained = shared, min(kin.chained, tokens // pool.block_size)
+        # It may have been parked with fewer hashes than its kin has made since.
+        extend_hashes(member, member.chained * pool.groups, pool.block_size, pool.groups)
         member.computed = member.cached = tokens
         if scheduler.rule.reserves:
             scheduler.promised.make(member)

@@ -14,6 +14,7 @@ from engine.policies.offload import OFFLOADS, TIER_FULLS
 from engine.policies.order import ORDERS
 from engine.policies.partial_reuse import PARTIAL_REUSES
 from engine.policies.preempt_action import PREEMPT_ACTIONS
+from engine.policies.prefetch import PREFETCHES
 from engine.policies.requeue import REQUEUES
 from engine.policies.victim import VICTIMS
 from kvtop.protocol import PolicyAxis, PolicyValue
@@ -89,6 +90,12 @@ AXES: dict[str, PolicyAxis] = {
             help="Which blocks of the prefix cache are also stored in the tiers below the device, to be loaded from there "
             "when they are hit.",
             choices=OFFLOADS,
+        ),
+        PolicyAxis(
+            name="prefetch",
+            kind="choice",
+            help="Whether blocks are brought back from lower tiers before the request that wants them is admitted.",
+            choices=PREFETCHES,
         ),
         PolicyAxis(
             name="tier_full",
@@ -241,6 +248,7 @@ class PolicySet:
     eviction: str = "lru"
     free_order: str = "tail_first"
     offload: str = "off"
+    prefetch: str = "off"
     tier_full: str = "drop"
     pin_limit: float = 0.5
     compaction: str = "off"

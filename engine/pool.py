@@ -11,6 +11,7 @@ After vLLM v1's block pool.
 Nothing here is O(blocks) but what is asked for keyframes, `reset_hashes` (O(hashed blocks)) and `set_eviction`.
 """
 
+from collections.abc import Container
 from math import inf, nan
 from typing import Any, cast
 
@@ -47,7 +48,8 @@ class BlockPool:
     tables that held its present content, ever), ``sealed_at`` and ``idle_since`` (order of sealing and of the last
     release by all, numbers that rise; 0: never), ``parent`` (hash of the content before its own, `NO_HASH`: none),
     ``priority`` (retention, 0 to 100) and ``expires`` (monotonic seconds from which the priority is the default again;
-    infinite: never). ``pins`` counts the pins that hold it. Copies to and from other tiers: ``copies`` (under way), ``incoming`` (the content is still to come).
+    infinite: never). ``pins`` counts the pins that hold it. Copies to and from other tiers: ``copies`` (under way), ``incoming`` (the content is still to come), ``prefetched``
+    (the tier from which the content was brought ahead of any use; 0: not, or used since).
     Read them; change them by the methods.
     """
 
@@ -79,6 +81,7 @@ class BlockPool:
         self.expires: NDArray[np.float64] = np.full(blocks, np.inf, np.float64)
         self.copies: NDArray[np.int32] = np.zeros(blocks, np.int32)
         self.incoming: NDArray[np.bool_] = np.zeros(blocks, np.bool_)
+        self.prefetched: NDArray[np.uint8] = np.zeros(blocks, np.uint8)
         self.leaving = 0
         """Blocks nobody holds or pinned that can be taken as soon as the copies of them have ended."""
         self.pins: NDArray[np.int32] = np.zeros(blocks, np.int32)
@@ -134,6 +137,7 @@ class BlockPool:
             (self._priority, DEFAULT_PRIORITY),
             (self._expires, inf),
             (self._group, 0),
+            (self.prefetched.data, 0),
         )
         """What goes along when a block is moved, and what it leaves behind."""
         self.changes = BlockChanges(self)
@@ -213,8 +217,7 @@ class BlockPool:
             block = self.free_list.pop_head()
         else:
             block = self.evictable.take(now)
-            self.forget(block)
-            self.evictions += 1
+            self._evict(block)
         self._refs[block] = 1
         self._uses[block] = 1
         self._priority[block] = DEFAULT_PRIORITY
@@ -235,8 +238,7 @@ class BlockPool:
         if not 0 < fill <= self._fill[block]:
             raise PoolError(f"block {block} has {self._fill[block]} tokens, {fill} were to be taken over")
         self.evictable.remove(block)
-        self.forget(block)
-        self.evictions += 1
+        self._evict(block)
         self._refs[block] = 1
         self._uses[block] = 1
         self._priority[block] = DEFAULT_PRIORITY
@@ -320,19 +322,13 @@ class BlockPool:
         """
         if self._fill[block] != self.block_size or self._sealed[block] or self._refs[block] != 1:
             raise PoolError(f"block {block} cannot be hashed: it is not a complete, writable block")
-        self._sealed[block] = True
-        self._hash[block] = hash_
-        self._parent[block] = parent
-        self._ticks += 1
-        self._sealed_at[block] = self._ticks
-        self.index.add(hash_, block)
-        self._rehashed.add(block)
-        self._mark(block)
+        self._name(block, hash_, parent)
 
     def forget(self, block: int) -> None:
         """Drop the hash of ``block``: its content can be found no more."""
         self.index.remove(self._hash[block], block)
         self._hash[block] = NO_HASH
+        self.prefetched[block] = 0
         self._rehashed.add(block)
         self._mark(block)
 
@@ -350,6 +346,7 @@ class BlockPool:
             self.free_list.append(block)
         for block in blocks:
             self._hash[block] = NO_HASH
+            self.prefetched[block] = 0
             self._rehashed.add(block)
             self._mark(block)
             if self._refs[block] == 0 and not self._copies[block]:
@@ -376,6 +373,40 @@ class BlockPool:
         self.leaving += 1
         self._enter(block, TRANSFER)
         return block
+
+    def expect(self, now: float, group: int, keep: Container[int]) -> int | None:
+        """A block for tokens of ``group`` that nobody holds and a copy begins to bring: until that ends it can neither be
+        found nor taken. None where none is free and one of ``keep`` would be evicted next."""
+        if self.counts[FREE]:
+            block = self.free_list.pop_head()
+        elif (block := self.evictable.take(now)) in keep:
+            self.stamp_idle(block)
+            self.evictable.insert(block)
+            return None
+        else:
+            self._evict(block)
+        self._uses[block] = 1
+        self._priority[block] = DEFAULT_PRIORITY
+        self._expires[block] = inf
+        self._group[block] = group
+        self._fill[block] = 0
+        self._sealed[block] = False
+        self._last_use[block] = now
+        self._copies[block] = 1
+        self._incoming[block] = True
+        self.leaving += 1
+        self._enter(block, TRANSFER)
+        return block
+
+    def arrive(self, block: int, hash_: int, parent: int, tier: int) -> None:
+        """The content that ``block``, from `expect`, waited for has come from ``tier``, complete: it is cached, and can be
+        found."""
+        if not self._incoming[block] or self._refs[block] or self._copies[block] != 1:
+            raise PoolError(f"block {block} does not wait for content that nobody holds")
+        self._fill[block] = self.block_size
+        self._name(block, hash_, parent)
+        self.prefetched[block] = tier
+        self.unhold(block)
 
     def unhold(self, block: int, *, forget: bool = False) -> None:
         """A copy of ``block`` has ended. ``forget``: what it holds is safe elsewhere, so if nobody holds it, it is free."""
@@ -496,6 +527,22 @@ class BlockPool:
         self.evictable.restamp(block)
 
     # Books
+
+    def _evict(self, block: int) -> None:
+        """``block``, which was the first in the order of eviction, loses its content."""
+        self.forget(block)
+        self.evictions += 1
+
+    def _name(self, block: int, hash_: int, parent: int) -> None:
+        """The complete ``block`` can be found by ``hash_`` from now on."""
+        self._sealed[block] = True
+        self._hash[block] = hash_
+        self._parent[block] = parent
+        self._ticks += 1
+        self._sealed_at[block] = self._ticks
+        self.index.add(hash_, block)
+        self._rehashed.add(block)
+        self._mark(block)
 
     def _enter(self, block: int, state: int) -> None:
         self.counts[self._state[block]] -= 1

@@ -42,6 +42,7 @@ from engine.policies.requeue import REQUEUES
 from engine.policy import PolicySet
 from engine.pool import BlockPool
 from engine.preemption import pick_victim, preempt
+from engine.prefetch import bring_ahead
 from engine.prefix import extend_hashes, hashes_of
 from engine.progress import count_recomputed, drop_unseen, write_kv
 from engine.promises import Promises, overcommitment
@@ -142,6 +143,7 @@ class Scheduler:
         self.verdict = admit_waiting(self, draft, now)
         if self.tiers is not None:
             tiering.work_ahead(self, self.tiers, now)
+            bring_ahead(self, self.tiers, now)
             if not self.copies.planned():
                 self.tiers.flush()
         moves = due_moves(self)
@@ -222,6 +224,8 @@ class Scheduler:
         old, self.policies = self.policies, change.new
         if (old.order, old.requeue) != (change.new.order, change.new.requeue):
             self.waiting.reorder(ORDERS[change.new.order], REQUEUES[change.new.requeue])
+        if self.tiers is not None and not change.new.prefix_cache:
+            self.tiers.prefetches.forget_hashes()
         if change.new.partial_reuse == "off":
             self.partial.clear()
         preempted = [preempt(self, victim, now, cause, action=change.action) for victim, cause in change.victims]

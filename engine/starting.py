@@ -2,15 +2,17 @@
 
 from typing import TYPE_CHECKING
 
-from engine import tiering
+from engine import prefetch, tiering
 from engine.admission import never_fits, weigh
 from engine.beam import places_taken
 from engine.draft import Draft
 from engine.partial import PARTS
 from engine.plan import Admission, HeadVerdict
 from engine.policies.capacity import CAPACITIES
+from engine.policy import PolicySet
 from engine.progress import retain
 from engine.request import NO_BLOCK, FinishReason, Request, RequestState
+from engine.tiers.tiers import Tiers
 from engine.verdict import (
     above_resume_gate,
     after_preemption,
@@ -45,7 +47,7 @@ def admit_waiting(scheduler: "Scheduler", draft: Draft, now: float) -> HeadVerdi
             return no_tokens_left(head, policies)
         if running and (verdict := above_resume_gate(head, policies, pool)) is not None:
             return verdict
-        if scheduler.tiers is not None and (verdict := tiering.held_back(scheduler.tiers, head, policies)) is not None:
+        if scheduler.tiers is not None and (verdict := _awaits_copies(scheduler.tiers, head, policies)) is not None:
             return verdict
         offer = weigh(
             head,
@@ -59,6 +61,11 @@ def admit_waiting(scheduler: "Scheduler", draft: Draft, now: float) -> HeadVerdi
             return too_little_room(head, offer, policies)
         _start(scheduler, head, offer.hits, draft, now)
     return None
+
+
+def _awaits_copies(tiers: Tiers, head: Request, policies: PolicySet) -> HeadVerdict | None:
+    """The verdict on a head that has to wait for copies between tiers that concern itself."""
+    return tiering.held_back(tiers, head, policies) or prefetch.held_back(tiers, head, policies)
 
 
 def _stops_all(scheduler: "Scheduler", head: Request, draft: Draft) -> HeadVerdict | None:

@@ -130,6 +130,9 @@ def filled(scheduler: "Scheduler", tiers: Tiers, request: Request, start: int, e
 
 def hit(scheduler: "Scheduler", tiers: Tiers, blocks: list[int], now: float) -> None:
     """A request found these blocks in the device's prefix cache: under offload=by_reuse the often hit are stored."""
+    for block in blocks:
+        if block != NO_BLOCK:
+            tiers.prefetches.used(block)
     if scheduler.policies.offload != "by_reuse":
         return
     for block in blocks:
@@ -186,8 +189,23 @@ def effects(old: PolicySet, new: PolicySet, tiers: Tiers | None) -> list[str]:
             said.append(f"{counted(cached, 'block')} stored before stay where they are, and are not looked up.")
         if tiers is not None and old.offload == "off" and cached:
             said.append(f"{counted(cached, 'block')} stored before can be found again at once.")
+    if new.prefetch != old.prefetch:
+        said.append(_prefetch(new, tiers))
+    if tiers is not None and old.prefix_cache and not new.prefix_cache and (coming := len(tiers.prefetches.under_way)):
+        said.append(f"{counted(coming, 'block')} on the way to the prefix cache will be free when they have come.")
     if new.tier_full != old.tier_full:
         said.append(
             f"When a tier is full, {'the victim keeps its blocks' if new.tier_full == 'block' else 'the victim is recomputed'}."
         )
     return said
+
+
+def _prefetch(new: PolicySet, tiers: Tiers | None) -> str:
+    if new.prefetch == "off":
+        coming = 0 if tiers is None else len(tiers.prefetches.under_way)
+        still = f"; {counted(coming, 'block')} under way still come" if coming else ""
+        return f"Blocks of lower tiers come to the device only for requests that are admitted{still}."
+    if tiers is None:
+        return "This engine has no tier to bring blocks from ahead of their request."
+    idle = "" if new.prefix_cache and new.offload != "off" else "; nothing is, while prefix_cache or offload is off"
+    return f"While the head of the queue waits, its prefix is brought from lower tiers to the device{idle}."

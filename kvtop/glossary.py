@@ -121,6 +121,10 @@ GLOSSARY: tuple[tuple[str, tuple[Term, ...]], ...] = (
             Term("hits", "prompt tokens served from the tier since the engine's start"),
             Term("stalls", "times the batch had to wait for a copy of this tier, and how long in all, since the start"),
             Term("drops", "blocks given up or refused because the tier was full, since the start"),
+            Term(
+                "ahead",
+                "blocks brought to the device before a request was admitted for them that were hit since / all of them, since the start (wide screens)",
+            ),
             Term("fails", "copies that failed or came back wrong, since the start; what they held is computed again"),
         ),
     ),

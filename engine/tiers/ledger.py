@@ -85,6 +85,13 @@ def _device(tiers: Tiers) -> list[str]:
     incoming = np.flatnonzero(tiers.pool.incoming).tolist()
     if sorted(arriving) != incoming:
         found.append(f"copies into blocks {sorted(arriving)} are under way, the pool expects {incoming}")
+    for block in np.flatnonzero((tiers.pool.prefetched > 0) & (tiers.pool.hash == NO_HASH)).tolist():
+        found.append(f"block {block} counts as brought ahead, but it can be found by nobody")
+    for block in np.flatnonzero(tiers.pool.incoming & (tiers.pool.hash != NO_HASH)).tolist():
+        found.append(f"block {block} can be found, but its content is still to come")
+    waiting = int(np.count_nonzero(tiers.pool.incoming & (tiers.pool.refs == 0)))
+    if waiting < len(tiers.prefetches.under_way):
+        found.append(f"{len(tiers.prefetches.under_way)} blocks are brought ahead, {waiting} wait for content")
     return found
 
 

@@ -22,6 +22,8 @@ class Level:
     drops: int = 0
     """Blocks refused because the tier was full; those given up for others are in its books."""
     failures: int = 0
+    prefetched_blocks: int = 0
+    prefetch_used_blocks: int = 0
 
     def came_in(self, size: int, ms: float) -> None:
         self.bytes_in += size

@@ -31,7 +31,7 @@ class Loads:
         """Where blocks ``first …`` of a sequence with these hashes lie in the tiers, up to the first that lies nowhere."""
         found: list[tuple[TierBooks, int]] = []
         for hash_ in hashes[first:]:
-            place = self._lookup(hash_)
+            place = self.lookup(hash_)
             if place is None:
                 break
             found.append(place)
@@ -85,7 +85,12 @@ class Loads:
         for loading in self._loads:
             loading.forget_hashes()
 
-    def _lookup(self, hash_: int) -> tuple[TierBooks, int] | None:
+    def is_coming(self, hash_: int) -> bool:
+        """A request waits for this content."""
+        return any(hash_ in loading.hashes for loading in self._loads)
+
+    def lookup(self, hash_: int) -> tuple[TierBooks, int] | None:
+        """Where in the tiers this content can be read; None where it lies nowhere."""
         for books in self._transfers.books:
             if (slot := books.lookup(hash_)) is not None:
                 return books, slot

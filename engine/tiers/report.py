@@ -110,6 +110,8 @@ class TierReport:
             stall_ms=level.stall_ms,
             drops=level.drops + books.dropped,
             failures=level.failures,
+            prefetched_blocks=level.prefetched_blocks,
+            prefetch_used_blocks=level.prefetch_used_blocks,
         )
 
     def take_traffic(self) -> list[TierTraffic]:

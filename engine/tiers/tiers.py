@@ -1,4 +1,4 @@
-"""The tiers below the device, as the scheduler knows them: what is swapped, what is loaded, what is stored.
+"""The tiers below the device, as the scheduler knows them: what is swapped, loaded, brought ahead, stored.
 
 Two uses that never mix: *cached* slots extend the prefix cache (any request may find them by their hash, and they are
 given up for newer content), *held* slots keep the state of one swapped request until it comes back or ends.
@@ -10,6 +10,7 @@ from engine.pool import BlockPool
 from engine.tiers.books import TierBooks
 from engine.tiers.loading import Loads
 from engine.tiers.mover import CopyService
+from engine.tiers.prefetching import Prefetches
 from engine.tiers.storing import Storing
 from engine.tiers.swapped import Loaded
 from engine.tiers.swapping import Swaps
@@ -17,12 +18,14 @@ from engine.tiers.transfers import Transfers
 
 
 class Tiers(Transfers):
-    """The copies under way, and those who begin them: ``swaps``, ``loads`` and ``storing``."""
+    """The copies under way, and those who begin them: ``swaps``, ``loads``, ``prefetches`` and
+    ``storing``."""
 
     def __init__(self, pool: BlockPool, books: Sequence[TierBooks], mover: CopyService) -> None:
         super().__init__(pool, books, mover)
         self.swaps = Swaps(self)
         self.loads = Loads(self, self.swaps)
+        self.prefetches = Prefetches(self)
         self.storing = Storing(self)
         self.swapped = self.swaps.swapped
         self.loading = self.loads.loading
@@ -44,4 +47,5 @@ class Tiers(Transfers):
         for state in self.swapped.values():
             state.forget_hashes()
         self.loads.forget_hashes()
+        self.prefetches.forget_hashes()
         return sum(books.reset() for books in self.books)

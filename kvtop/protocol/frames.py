@@ -289,6 +289,14 @@ class TierLevel(Message):
         ge=0,
         description="total of copies that failed or came back wrong; their content is computed again",
     )
+    prefetched_blocks: int | None = Field(
+        default=None,
+        ge=0,
+        description="total of blocks brought from it to the device before a request was admitted for them",
+    )
+    prefetch_used_blocks: int | None = Field(
+        default=None, ge=0, description="of these, hit by an admission since; the rest was for nothing so far"
+    )
 
 
 class Queue(Message):

@@ -8,7 +8,18 @@ from kvtop.state.request_row import MAX_NUMBER
 MAX_LEVELS = 64
 """Tiers (times KV groups) kept of one engine."""
 
-TOTALS = ("bytes_in", "bytes_out", "hit_tokens", "miss_tokens", "stalls", "stall_ms", "drops", "failures")
+TOTALS = (
+    "bytes_in",
+    "bytes_out",
+    "hit_tokens",
+    "miss_tokens",
+    "stalls",
+    "stall_ms",
+    "drops",
+    "failures",
+    "prefetched_blocks",
+    "prefetch_used_blocks",
+)
 """Fields of a `TierLevel` that count since the engine's start."""
 
 

@@ -157,6 +157,12 @@ def _total(name: str, alarming: int = Role.TEXT) -> Callable[[_Figures], tuple[s
     return cell
 
 
+def _prefetched(figures: _Figures) -> tuple[str, int]:
+    """Blocks brought to the device ahead of their request that were hit since, of all those brought."""
+    brought, used = figures.level.prefetched_blocks, figures.level.prefetch_used_blocks
+    return f"{count(used)}/{count(brought)}", Role.TEXT if brought else Role.DIM
+
+
 _COLUMNS = (
     _Column("tier", 7, 100, _name),
     _Column("used", 9, 95, _used),
@@ -169,6 +175,7 @@ _COLUMNS = (
     _Column("stalls", 9, 75, _stalls),
     _Column("drops", 5, 60, _total("drops", Role.WARN)),
     _Column("fails", 5, 78, _total("failures", Role.BAD)),
+    _Column("ahead", 11, 40, _prefetched),
 )
 _BAR_LEAST = 8
 

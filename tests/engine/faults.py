@@ -13,7 +13,7 @@ from engine.beam import Beam
 from engine.block_changes import BlockChanges
 from engine.copies import Copied, PendingCopies
 from engine.groups import first_needed_place
-from engine.partial import Part, PartialIndex
+from engine.partial import PARTS, Part, PartialIndex, take_over_part
 from engine.policies.eviction import Ranked, Segmented
 from engine.pool import BlockPool
 from engine.progress import drop_unseen
@@ -318,7 +318,12 @@ def taken_over_in_use() -> Iterator[None]:
     def any_block(self: PartialIndex, request: Request, *, idle: bool = False) -> Part | None:
         return find(self, request)
 
-    with patch.object(BlockPool, "reclaim", grabbed), patch.object(PartialIndex, "find", any_block):
+    with (
+        patch.object(BlockPool, "reclaim", grabbed),
+        patch.object(PartialIndex, "find", any_block),
+        # Under either policy, so that it strikes often enough to be found.
+        patch.dict(PARTS, {"copy": take_over_part}),
+    ):
         yield
 
 

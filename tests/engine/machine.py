@@ -55,6 +55,7 @@ VALUES: dict[str, st.SearchStrategy[bool | int | float | str]] = {
     "eviction": st.sampled_from(list(EVICTIONS)),
     "free_order": st.sampled_from(list(FREE_ORDERS)),
     "offload": st.sampled_from(list(OFFLOADS)),
+    "prefetch": st.sampled_from(["queue_head", "queue_head", "off"]),
     "tier_full": st.sampled_from(list(TIER_FULLS)),
     "pin_limit": st.sampled_from([0.5, 0.9, 0.2, 0.0]),
     "compaction": st.sampled_from(list(COMPACTIONS)),

@@ -32,6 +32,7 @@ AXES: dict[str, Sequence[Value]] = {
     "eviction": ("lru", "fifo", "mru", "lfu", "slru", "priority", "leaf_first"),
     "free_order": ("tail_first", "head_first"),
     "offload": ("off", "on_evict", "on_fill", "by_reuse", "by_priority"),
+    "prefetch": ("off", "queue_head"),
     "tier_full": ("drop", "block"),
     "partial_reuse": ("off", "copy", "exclusive"),
     "prefix_cache": (True, False),

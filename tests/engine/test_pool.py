@@ -305,3 +305,23 @@ def test_a_cached_block_can_be_taken_over_and_nothing_else() -> None:
     assert pool.lookup(8) == block
     with pytest.raises(PoolError, match="cannot be taken over"):
         pool.reclaim(pool.take(3, 3.0), 2, 1, 3.0)
+
+
+def test_a_block_that_waits_for_content_is_nobodys_and_found_by_nobody_before_it_has_come() -> None:
+    pool = BlockPool(2, 4)
+    block = pool.expect(0.0, 0, ())
+    assert block is not None
+    assert (pool.available, pool.leaving, pool.transfer_blocks, pool.lookup(7)) == (1, 1, 1, None)
+    pool.arrive(block, 7, 6, 1)
+    assert (pool.available, pool.leaving, pool.cached_blocks, pool.lookup(7)) == (2, 0, 1, block)
+    assert (pool.prefetched[block], pool.parent_of(block), pool.fill[block]) == (1, 6, 4)
+    with pytest.raises(PoolError, match="does not wait for content"):
+        pool.arrive(block, 7, 6, 1)
+    pool.take(1, 1.0)
+    assert pool.expect(1.0, 0, {block}) is None, "what is to be kept was evicted"
+    assert pool.lookup(7) == block
+    other = pool.expect(1.0, 0, ())
+    assert other == block
+    assert (pool.lookup(7), pool.evictions, pool.prefetched[block]) == (None, 1, 0)
+    pool.unhold(block)
+    assert (pool.free_blocks, pool.leaving) == (1, 0)

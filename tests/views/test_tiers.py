@@ -60,6 +60,14 @@ def test_golden_at_80() -> None:
     ]
 
 
+def test_a_wide_screen_shows_what_was_brought_ahead_and_used_since() -> None:
+    host = HOST.model_copy(update={"prefetched_blocks": 5, "prefetch_used_blocks": 3})
+    text = check_rows(tier_rows(two_tiers(tiers=[host]), 140, 3, NOW), 140, 3).split("\n")
+    assert text[0].rstrip().endswith("fails       ahead")
+    assert text[1].rstrip().endswith("3/5")
+    assert check_rows(tier_rows(flowing(), 140, 3, NOW), 140, 3).split("\n")[1].rstrip().endswith("–/–")
+
+
 def test_without_room_for_titles_each_row_names_its_figures() -> None:
     text = check_rows(tier_rows(flowing(), 80, 2, NOW), 80, 2)
     assert "host 3/4 · in 3.00 out 1.00 MB/s · hit 25% · stalls 2 35ms · drops 0" in text

@@ -1,14 +1,16 @@
 """Faults planted into the tiers, to see that the ledger, the pool, the books or the contents give them away."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from unittest.mock import patch
 
 from engine import tiering
-from engine.pool import ACTIVE, BlockPool
+from engine.pool import ACTIVE, FREE, TRANSFER, BlockPool
+from engine.request import Request
 from engine.tiers.books import TierBooks
 from engine.tiers.mover import CopyResult
+from engine.tiers.prefetching import Prefetches
 from engine.tiers.storing import Storing
 from engine.tiers.swapped import Loaded
 from engine.tiers.swapping import Swaps
@@ -110,6 +112,64 @@ def slots_of_the_dead() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def found_before_the_copy_ends() -> Iterator[None]:
+    """A block that is brought ahead can be found while its content is still on the way."""
+    arrive, bring = BlockPool.arrive, Prefetches.bring
+
+    def hasty(
+        self: Prefetches, request: Request, place: int, block: int, books: TierBooks, slot: int, now: float
+    ) -> None:
+        bring(self, request, place, block, books, slot, now)
+        pool, groups = self._pool, self._pool.groups
+        arrive(pool, block, request.hashes[place], request.hashes[place - groups] if place >= groups else 0, books.tier)
+
+    with (
+        patch.object(BlockPool, "arrive", lambda self, block, hash_, parent, tier: None),
+        patch.object(BlockPool, "unhold", _unhold_if_held),
+        patch("engine.tiers.ledger._device", lambda tiers: []),
+        patch.object(Prefetches, "bring", hasty),
+    ):
+        yield
+
+
+@contextmanager
+def taken_while_it_is_on_its_way() -> Iterator[None]:
+    """The block for content that is brought ahead is free for anybody in the meantime; all counters play along."""
+    expect, arrive = BlockPool.expect, BlockPool.arrive
+
+    def loose(self: BlockPool, now: float, group: int, keep: Container[int]) -> int | None:
+        block = expect(self, now, group, keep)
+        if block is not None:
+            _unhold_if_held(self, block)
+        return block
+
+    def late(self: BlockPool, block: int, hash_: int, parent: int, tier: int) -> None:
+        if self.state[block] != FREE:
+            return
+        self.free_list.remove(block)
+        self.copies[block], self.incoming[block] = 1, True
+        self.leaving += 1
+        self._enter(block, TRANSFER)
+        arrive(self, block, hash_, parent, tier)
+
+    with (
+        patch.object(BlockPool, "expect", loose),
+        patch.object(BlockPool, "arrive", late),
+        patch.object(BlockPool, "unhold", _unhold_if_held),
+        patch("engine.tiers.ledger._device", lambda tiers: []),
+    ):
+        yield
+
+
+_unhold = BlockPool.unhold
+
+
+def _unhold_if_held(self: BlockPool, block: int, *, forget: bool = False) -> None:
+    if self.copies[block]:
+        _unhold(self, block, forget=forget)
+
+
 TIER_FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     fault.__name__: fault
     for fault in (
@@ -119,5 +179,7 @@ TIER_FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
         slot_reused_while_it_is_read,
         failed_write_taken_for_done,
         slots_of_the_dead,
+        found_before_the_copy_ends,
+        taken_while_it_is_on_its_way,
     )
 }

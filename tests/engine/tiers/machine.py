@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from engine.policies.offload import OFFLOADS, TIER_FULLS
+from engine.prefix import NO_HASH
 from engine.tiers.books import HELD, TRANSFER, TierBooks
 from engine.tiers.tiers import Tiers
 from kvtop.protocol import PolicyValue
@@ -18,7 +19,7 @@ class TieredMachine(SchedulerMachine):
     def prepare(self, draw: random.Random) -> None:
         trouble = Trouble(fail=draw.choice([0.0, 0.0, 0.1, 0.5]), late=draw.choice([0.0, 0.5, 0.9]))
         self.mover = LateMover(self.runner._memory, draw.randrange(1000), trouble)
-        books = [TierBooks(1, "host", draw.choice([1, 4, 15, 40]))]
+        books = [TierBooks(1, "host", draw.choice([1, 4, 4, 6, 15, 40]))]
         if disk := draw.choice([0, 0, 3, 60]):
             books.append(TierBooks(2, "disk", disk))
         self.tiers = self.scheduler.tiers = Tiers(self.pool, books, self.mover)
@@ -26,6 +27,7 @@ class TieredMachine(SchedulerMachine):
             "preempt_action": draw.choice(["swap", "swap", "swap_disk", "recompute"]),
             "offload": draw.choice(list(OFFLOADS)),
             "tier_full": draw.choice(list(TIER_FULLS)),
+            "prefetch": draw.choice(["queue_head", "queue_head", "off"]),
         }
         self.scheduler.set_policies(changes, "drain", self.now)
 
@@ -76,6 +78,40 @@ class TieredMachine(SchedulerMachine):
             if request in self.scheduler.running:  # Others go with a beam of their group.
                 self.scheduler.preempt(request, self.now, "test")
         self.step(8)
+
+    @rule(seed=st.integers(0, 2**32), running=st.integers(1, 3), late=st.sampled_from([0.0, 0.5, 0.9]))
+    def wait_at_the_head_for_what_lies_below(self, seed: int, running: int, late: float) -> None:
+        """Everything stored, everything forgotten on the device, and few may run: what the head wants is brought ahead."""
+        self.set_policies({"prefix_cache": True, "offload": "on_fill", "max_running": 8, "token_budget": 64}, "drain")
+        self.arrive_while_steps_go_on(seed)
+        self.step(6)
+        if not self.pool.pinned_total:
+            self.pool.reset_hashes()
+            for request in self.scheduler.running:
+                request.chained = 0
+        self.set_policies({"prefetch": "queue_head", "max_running": running}, "drain")
+        self.mover.trouble = Trouble(self.mover.trouble.fail, late)
+        self.arrive_while_steps_go_on(seed)
+        self.step(4)
+
+    @rule(seed=st.integers(0, 99))
+    def change_what_is_on_its_way(self, seed: int) -> None:
+        """While blocks are brought ahead, their head goes, or what they hold is to be forgotten, or nobody wants it."""
+        if not self.tiers.prefetches.under_way:
+            return
+        coming = list(self.tiers.prefetches.under_way)
+        head = self.scheduler.waiting.head
+        if seed % 4 == 0 and head is not None:
+            self.scheduler.abort(head, self.now)
+        elif seed % 4 == 1:
+            self.reset_prefix_cache()
+        elif seed % 4 == 2:
+            self.set_policies({"prefix_cache": False}, "drain")
+        else:
+            self.set_policies({"prefetch": "off", "order": "shortest_prompt"}, "drain")
+        if seed % 4 in (1, 2):
+            assert all(each.hash == NO_HASH for each in coming), "what is forgotten could be found when it has come"
+        self.step(2)
 
     def teardown(self) -> None:
         if not hasattr(self, "scheduler"):

@@ -256,3 +256,37 @@ def test_a_disk_in_trouble_costs_time_and_never_a_token(
         if kind in ("load_failed", "tier_drop")
     ]
     assert any(f"disk tier {tmp_path / 'kv'}, slot " in detail for detail in reported)
+
+
+@pytest.mark.parametrize(
+    ("tier", "trouble"), [("host", "none"), ("disk", "none"), ("disk", "flipped bits"), ("disk", "unreadable")]
+)
+def test_the_prefix_of_the_head_comes_ahead_and_never_a_wrong_token(
+    serve: Serve, model: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tier: str, trouble: str
+) -> None:
+    work = [request for _ in range(3) for request in requests(9, shared=40)]
+    for num, request in enumerate(work):
+        request.num, request.id = num, f"request-{num}"
+    want = Served(model, blocks=400, prefix_cache=False).run([make_request(r.num, r.token_ids, 30) for r in work])
+    served = serve(**{tier: 200}, blocks=44, offload="on_fill", prefetch="queue_head", max_running=2)
+
+    def fail(*_: object) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def interfere(done: int) -> None:
+        if done < 12:
+            return
+        if trouble == "flipped bits":
+            flip_bits(tmp_path / "kv", served.engine.iteration)
+        elif trouble == "unreadable":
+            monkeypatch.setattr(os, "pread", fail)
+
+    assert served.run(work, interfere, together=6) == want
+    level = served.known_tiers.levels[1]
+    assert level.prefetch_used_blocks <= level.prefetched_blocks
+    if trouble == "none":
+        assert level.prefetch_used_blocks > 10
+        assert level.failures == 0
+        return
+    assert level.failures > 0
+    assert any("did not come ahead of its request" in detail for detail in served.details)
