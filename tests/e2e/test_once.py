@@ -161,7 +161,7 @@ def test_the_engine_refuses_what_makes_no_sense(engines: Engines) -> None:
     engines.start("picky")
     for setting in ("capacity=sideways", "nonsense=1", "max_running=-3"):
         done = engines.kvtop("ctl", "set", setting)
-        assert done.returncode == 1, setting
+        assert done.returncode == 2, setting
         assert "Traceback" not in done.stderr
         assert done.stderr.startswith("kvtop: engine picky refused: ")
     done = engines.kvtop("ctl", "abort", "999999")
