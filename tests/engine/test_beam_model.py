@@ -81,8 +81,11 @@ def smollm() -> LoadedModel:
 def _golden(smollm: LoadedModel, prompts: int, width: int, block_size: int, most: int) -> Serving:
     cases = sorted(CASES, key=lambda case: len(case.prompt_ids))[:prompts]
     requests = [_beams(100 * n, c.prompt_ids, width, most, smollm.config.eos_ids) for n, c in enumerate(cases)]
-    # Room for one group, and not quite for two.
-    alone = max(width * -(-(len(case.prompt_ids) + most) // block_size) for case in cases)
+    # Room for one group, whose beams share the prompt, and not quite for two.
+    alone = 0
+    for case in cases:
+        shared = len(case.prompt_ids) // block_size
+        alone = max(alone, shared + width * (-(-(len(case.prompt_ids) + most) // block_size) - shared))
     policies = PolicySet.of({"capacity": "max_utilization", "max_running": 32, "watermark": 0.0})
     serving = _serve(smollm, requests, policies, blocks=alone + 1, block_size=block_size)
     _check(smollm, requests, most)
