@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kvtop.commands.demo import preset_arguments
 from tests.e2e.engines import KVTOP, Engines
 from tests.e2e.tmux import alive, wait_until
 
@@ -32,18 +33,24 @@ def test_demo_once_prints_one_document_and_leaves_nothing(place: Path, engines: 
 
 
 def test_the_sharing_preset_forks_searches_and_keeps_its_books(engines: Engines) -> None:
-    done = engines.kvtop("demo", *RANDOM, "--preset", "sharing", "--once", "--seconds", "8", "--json", timeout=300)
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
-    assert document["workload"].startswith("sharing N 3k+400, W 2k+200")
-    assert document["ledger_violations"] == 0
-    assert document["contradictions"] == []
-    by_class: dict[str, list[dict[str, object]]] = {}
-    for row in document["requests"]:
-        by_class.setdefault(row["label"], []).append(row)
-    assert {row["siblings"] for row in by_class["N"]} == {3}
-    assert any(row["score"] is not None for row in by_class["W"])
-    assert all(row["score"] is None for row in by_class["N"])
+    engines.start("sharing", *preset_arguments("sharing"), "--rate", "20")
+    seen: set[str] = set()
+
+    def samples_and_beams() -> bool:
+        document = json.loads(engines.kvtop("snapshot", "-").stdout)
+        assert document["workload"].startswith("sharing N 3k+400, W 2k+200")
+        assert document["ledger_violations"] == 0
+        assert document["contradictions"] == []
+        for row in document["requests"]:
+            if row["label"] == "N":
+                assert (row["siblings"], row["score"]) == (3, None)
+                seen.add("samples")
+            elif row["score"] is not None:
+                assert (row["label"], row["siblings"]) == ("W", 4)
+                seen.add("beams")
+        return seen == {"samples", "beams"}
+
+    wait_until(samples_and_beams, 120, lambda: f"in two minutes only {seen or 'neither'} of samples and scored beams")
 
 
 def test_demo_once_for_a_person(engines: Engines) -> None:
