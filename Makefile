@@ -17,7 +17,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 model: setup  ## the demo's model, about 93 MB, once
-	$(BIN)/python -m engine.fetch
+	$(BIN)/python -m engine.model.fetch
 
 demo: setup  ## engine, workload and screen; q ends all of it
 	$(BIN)/kvtop demo
@@ -28,7 +28,7 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m kvtop.protocol.document --check
-	$(BIN)/python -m kvtop.manual --check
+	$(BIN)/python -m kvtop.app.manual --check
 
 test: setup model check
 	$(BIN)/pytest -m "not slow"
@@ -38,7 +38,7 @@ slow: setup model
 
 docs: setup
 	$(BIN)/python -m kvtop.protocol.document
-	$(BIN)/python -m kvtop.manual
+	$(BIN)/python -m kvtop.app.manual
 
 screenshots: setup
 	$(BIN)/python -m tests.screenshots

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from engine.config import EngineConfig
 from engine.policies.kv_dtype import KV_DTYPES
-from engine.watchdog import Limits
+from engine.serving.watchdog import Limits
 
 if TYPE_CHECKING:
-    from engine.server import Server
+    from engine.serving.server import Server
 
 PR_SET_PDEATHSIG = 1
 

@@ -7,30 +7,30 @@ from typing import TypedDict
 
 import torch
 
-from engine.attention import TRITON_READS, AttentionError, attention_backend
-from engine.batch import BatchItem
 from engine.config import EngineConfig
 from engine.core import Engine
-from engine.describe import hello
-from engine.fetch import FetchError, Progress, ensure_model
-from engine.gguf import GgufError
-from engine.kv_cache import KVCache, KVCacheError, kv_bytes_per_token
-from engine.kv_storage import KVStorage
-from engine.load import SMOLLM2_SHAPE, LoadedModel, load_model, random_model, with_windows
-from engine.mixes import MIXES
-from engine.paged_tensor import KV_DTYPES, kv_dtype
-from engine.policy import PolicySet
-from engine.pool import BlockPool
-from engine.request import Request
-from engine.runner import ModelRunner
-from engine.scheduler import Scheduler
-from engine.server import Server
-from engine.telemetry import Telemetry
+from engine.memory.pool import BlockPool
+from engine.memory.window import describe_windows, parse_windows
+from engine.model.attention import TRITON_READS, AttentionError, attention_backend
+from engine.model.fetch import FetchError, Progress, ensure_model
+from engine.model.gguf import GgufError
+from engine.model.kv_cache import KVCache, KVCacheError, kv_bytes_per_token
+from engine.model.kv_storage import KVStorage
+from engine.model.load import SMOLLM2_SHAPE, LoadedModel, load_model, random_model, with_windows
+from engine.model.paged_tensor import KV_DTYPES, kv_dtype
+from engine.model.runner import ModelRunner
+from engine.policies.policy_set import PolicySet
+from engine.requests.batch import BatchItem
+from engine.requests.request import Request
+from engine.scheduling.scheduler import Scheduler
+from engine.serving.describe import hello
+from engine.serving.server import Server
+from engine.serving.telemetry import Telemetry
 from engine.tiers.opening import open_stores, open_tiers
 from engine.tiers.store import StoreError
 from engine.tiers.tiers import Tiers
-from engine.window import describe_windows, parse_windows
-from engine.workload import MixWorkload, scale_for
+from engine.workload.arrivals import MixWorkload, scale_for
+from engine.workload.mixes import MIXES
 from kvtop.protocol import ModelFacts, PolicyValue
 from kvtop.protocol.places import socket_folder
 from kvtop.publish import Publisher

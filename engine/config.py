@@ -1,9 +1,9 @@
-"""What an engine is started with. Fixed for its life; what can change while it serves is in `engine.policy`."""
+"""What an engine is started with. Fixed for its life; what can change while it serves is in `engine.policies.policy_set`."""
 
 from dataclasses import dataclass, field
 
 from engine.policies.kv_dtype import KV_DTYPES
-from engine.watchdog import Limits
+from engine.serving.watchdog import Limits
 from kvtop.protocol import PolicyValue
 
 
@@ -21,7 +21,7 @@ class EngineConfig:
     """Element type of the KV cache at the start: auto is the weights', the others are `KV_DTYPES`. The same as the policy
     kv_dtype."""
     window: str = ""
-    """Sliding windows laid over the model's layers, as in `engine.window.parse_windows`; empty leaves the model's own."""
+    """Sliding windows laid over the model's layers, as in `engine.memory.window.parse_windows`; empty leaves the model's own."""
     seed: int = 0
     workload: str = "none"
     rate: float = 0.0

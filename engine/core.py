@@ -5,11 +5,11 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine import kv_switch
-from engine.batch import Runner, StepOutput
-from engine.plan import Plan
-from engine.request import Request
-from engine.scheduler import Scheduler
+from engine.requests.batch import Runner, StepOutput
+from engine.requests.request import Request
+from engine.scheduling import kv_switch
+from engine.scheduling.output import Plan
+from engine.scheduling.scheduler import Scheduler
 
 TRANSFER_WAIT = 0.05
 """Seconds a step waits at most for a copy between tiers where nothing can run before; commands wait as long."""

@@ -240,7 +240,7 @@ def run(argv: Sequence[str]) -> int:
     """Parses and runs one command line. Raises `UserError` for what went wrong."""
     options = build_parser().parse_args(argv)
     if options.reset_terminal:
-        from kvtop.tty import RESET
+        from kvtop.commands.tty import RESET
 
         sys.stdout.write(RESET)
         return 0

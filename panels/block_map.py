@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from textual import events
 from textual.message import Message
 
-from kvtop.keys import Where, bindings
 from kvtop.state import Changes, EngineState
+from kvtop.term.keys import Where, bindings
 from kvtop.views.block_detail import block_detail_rows, block_line_row
 from kvtop.views.blockmap import BlockMap
 from kvtop.views.glyphs import UNICODE, Glyphs

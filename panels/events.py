@@ -1,7 +1,7 @@
 """What happened, newest at the bottom."""
 
-from kvtop.keys import Where, bindings
 from kvtop.state import EngineState
+from kvtop.term.keys import Where, bindings
 from kvtop.views.events import event_rows, events_title, shown_events
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Row

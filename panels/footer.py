@@ -1,6 +1,6 @@
 """One line of keys, those of the focused panel among them."""
 
-from kvtop.keys import Where, footer_actions
+from kvtop.term.keys import Where, footer_actions
 from kvtop.term.panel import CellPanel
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Role, Row, RowBuilder

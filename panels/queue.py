@@ -1,7 +1,7 @@
 """The waiting queue: why its head waits, and who comes next."""
 
-from kvtop.keys import Where, bindings
 from kvtop.state import EngineState
+from kvtop.term.keys import Where, bindings
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.queue import queue_rows, queue_title
 from kvtop.views.rows import Row

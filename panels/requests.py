@@ -3,8 +3,8 @@
 from textual import events
 from textual.message import Message
 
-from kvtop.keys import Where, bindings
 from kvtop.state import EngineState
+from kvtop.term.keys import Where, bindings
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.requests import RequestsView, move_selection, ordered, request_rows, requests_title, row_at
 from kvtop.views.rows import Row

@@ -15,9 +15,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from kvtop.app.feed import Feed
+from kvtop.app.picture import screen_svg
 from kvtop.commands.demo import preset_arguments
-from kvtop.feed import Feed
-from kvtop.picture import screen_svg
 from kvtop.protocol import ROUTINE_EVENTS, PolicyValue, SetPolicy
 from kvtop.sources.control import ControlClient
 from kvtop.sources.socket import SocketSource

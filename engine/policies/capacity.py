@@ -6,7 +6,7 @@ The names and meanings are those of TensorRT-LLM's capacity schedulers; max_util
 
 from dataclasses import dataclass
 
-from engine.request import Request
+from engine.requests.request import Request
 
 
 @dataclass(frozen=True, slots=True)

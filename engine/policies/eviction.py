@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.freelist import FreeList, FreeListError
-from engine.prefix import NO_HASH, HashIndex
+from engine.memory.freelist import FreeList, FreeListError
+from engine.memory.prefix import NO_HASH, HashIndex
 
 if TYPE_CHECKING:
-    from engine.pool import BlockPool
+    from engine.memory.pool import BlockPool
 
 PROTECTED_USES = 2
 """Tables that must have held a block's content for it to enter slru's protected segment: it was hit once at least."""

@@ -1,4 +1,4 @@
-"""Element types of the KV cache, as choices: what they are is in `engine.paged_tensor`, which needs torch."""
+"""Element types of the KV cache, as choices: what they are is in `engine.model.paged_tensor`, which needs torch."""
 
 KV_DTYPES: dict[str, str] = {
     "float32": "Four bytes an element.",

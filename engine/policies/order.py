@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.request import Request
+from engine.requests.request import Request
 
 
 @dataclass(frozen=True, slots=True)

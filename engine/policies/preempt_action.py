@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING, Protocol
 
-from engine.request import FinishReason, Request, RequestState
+from engine.requests.request import FinishReason, Request, RequestState
 
 if TYPE_CHECKING:
-    from engine.scheduler import Scheduler
+    from engine.scheduling.scheduler import Scheduler
 
 
 class PreemptAction(Protocol):

@@ -6,7 +6,7 @@ Under fcfs all are equals; under priority those with the same number; under shor
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.request import Request, RequestState
+from engine.requests.request import Request, RequestState
 
 Place = tuple[float, float, float]
 

@@ -9,8 +9,8 @@ used first.
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.freelist import FreeList
-from engine.prefix import NO_HASH
+from engine.memory.freelist import FreeList
+from engine.memory.prefix import NO_HASH
 from kvtop.protocol import BLOCK_STATES
 
 FREE, CACHED, HELD, TRANSFER = (BLOCK_STATES.index(name) for name in ("free", "cached", "reserved", "transfer"))

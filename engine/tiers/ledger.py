@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from engine.prefix import NO_HASH
-from engine.request import Request, RequestState
+from engine.memory.prefix import NO_HASH
+from engine.requests.request import Request, RequestState
 from engine.tiers.books import CACHED, FREE, HELD, NOBODY, TRANSFER, TierBooks
 from engine.tiers.tiers import Tiers
 from engine.tiers.transfers import DEVICE

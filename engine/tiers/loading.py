@@ -6,11 +6,11 @@ They are its own swapped state, or more of its prefix from the tiers' caches.
 from collections.abc import Sequence
 from functools import partial
 
-from engine.request import Request
+from engine.requests.request import Request
 from engine.tiers.books import CACHED, TierBooks
 from engine.tiers.mover import CopyResult, Place
-from engine.tiers.swapped import Loaded, Loading
-from engine.tiers.swapping import Swaps
+from engine.tiers.request_kv import Loaded, Loading
+from engine.tiers.swap import Swaps
 from engine.tiers.transfers import DEVICE, Transfers
 from engine.words import counted
 

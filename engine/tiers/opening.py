@@ -5,7 +5,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from engine.pool import BlockPool
+from engine.memory.pool import BlockPool
 from engine.tiers.books import TierBooks
 from engine.tiers.device import DeviceStore
 from engine.tiers.disk import DiskStore

@@ -5,7 +5,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.prefix import NO_HASH
+from engine.memory.prefix import NO_HASH
 from engine.tiers.books import CACHED, FREE, HELD, NOBODY, TRANSFER, TierBooks
 from engine.tiers.tiers import Tiers
 from kvtop.protocol import BlockAge, BlockHash, BlockRun, TierLevel, TierTraffic

@@ -6,14 +6,14 @@ given up for newer content), *held* slots keep the state of one swapped request 
 
 from collections.abc import Sequence
 
-from engine.pool import BlockPool
+from engine.memory.pool import BlockPool
 from engine.tiers.books import TierBooks
 from engine.tiers.loading import Loads
 from engine.tiers.mover import CopyService
-from engine.tiers.prefetching import Prefetches
-from engine.tiers.storing import Storing
-from engine.tiers.swapped import Loaded
-from engine.tiers.swapping import Swaps
+from engine.tiers.offload import Storing
+from engine.tiers.prefetch import Prefetches
+from engine.tiers.request_kv import Loaded
+from engine.tiers.swap import Swaps
 from engine.tiers.transfers import Transfers
 
 

@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from engine.pool import BlockPool
+from engine.memory.pool import BlockPool
 from engine.tiers.books import FREE, TierBooks
 from engine.tiers.levels import Level, Traffic
 from engine.tiers.mover import Copy, CopyResult, CopyService, Place
-from engine.tiers.swapped import TierNews
+from engine.tiers.request_kv import TierNews
 
 DEVICE = 0
 NEWS_KEPT = 256

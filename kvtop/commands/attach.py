@@ -3,9 +3,9 @@
 import argparse
 from pathlib import Path
 
-from kvtop.target import control_of, find_engine
+from kvtop.commands.target import control_of, find_engine
+from kvtop.commands.tty import require_screen, restored, signals_raise
 from kvtop.term.environment import prepare_environment
-from kvtop.tty import require_screen, restored, signals_raise
 
 
 def run(options: argparse.Namespace) -> int:
@@ -13,7 +13,7 @@ def run(options: argparse.Namespace) -> int:
     require_screen()
 
     prepare_environment()  # before Textual reads it
-    from kvtop.app import run as show
+    from kvtop.app.app import run as show
     from kvtop.sources.socket import SocketSource
 
     source = SocketSource(found.path)

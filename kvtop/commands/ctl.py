@@ -6,6 +6,9 @@ import os
 import sys
 from typing import Any
 
+from kvtop.commands.table import printable, table
+from kvtop.commands.target import control_of, find_engine
+from kvtop.commands.watch import CATCH_UP, watch
 from kvtop.errors import UserError, one_line
 from kvtop.protocol import (
     Abort,
@@ -27,9 +30,6 @@ from kvtop.protocol import (
 from kvtop.sources.control import ControlClient, ControlError
 from kvtop.sources.discover import Found
 from kvtop.sources.socket import SocketSource
-from kvtop.table import printable, table
-from kvtop.target import control_of, find_engine
-from kvtop.watch import CATCH_UP, watch
 
 SCHEMA_POLICIES = "kvtop.policies/1"
 SCHEMA_REPLY = "kvtop.reply/1"

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kvtop.child import EngineChild, Ready, require_engine, signal_name
+from kvtop.commands.child import EngineChild, Ready, require_engine, signal_name
+from kvtop.commands.progress import ProgressLine
+from kvtop.commands.table import number, printable
+from kvtop.commands.target import folder, is_live
+from kvtop.commands.tty import require_screen, restored, signals_raise
 from kvtop.errors import UserError, one_line
-from kvtop.progress import ProgressLine
 from kvtop.protocol.places import observe_path, valid_name
-from kvtop.table import number, printable
-from kvtop.target import folder, is_live
 from kvtop.term.environment import prepare_environment
-from kvtop.tty import require_screen, restored, signals_raise
 
 FIRST_KEYFRAME_WITHIN = 120.0
 """Seconds for the first iteration, which may be a long one: a real model, warming up, on a busy machine."""
@@ -114,7 +114,7 @@ def _place_for(name: str) -> Path:
 
 def _watch_screen(child: EngineChild, ready: Ready, options: argparse.Namespace) -> int:
     prepare_environment()  # before Textual reads it
-    from kvtop.app import run as show
+    from kvtop.app.app import run as show
     from kvtop.sources.socket import SocketSource
 
     with restored():
@@ -126,9 +126,9 @@ def _watch_screen(child: EngineChild, ready: Ready, options: argparse.Namespace)
 
 
 def _watch_once(child: EngineChild, ready: Ready, options: argparse.Namespace) -> int:
-    from kvtop.snapshot import dumps, snapshot_document
+    from kvtop.commands.watch import watch
+    from kvtop.snapshot.document import dumps, snapshot_document
     from kvtop.sources.socket import SocketSource
-    from kvtop.watch import watch
 
     source = SocketSource(ready.socket)
     state = watch(

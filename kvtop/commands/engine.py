@@ -3,7 +3,7 @@
 import argparse
 import os
 
-from kvtop.child import engine_command, engine_environment, require_engine
+from kvtop.commands.child import engine_command, engine_environment, require_engine
 from kvtop.errors import UserError
 
 

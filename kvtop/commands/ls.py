@@ -6,13 +6,13 @@ import sys
 import time
 from typing import Any
 
+from kvtop.commands.table import age, number, table
+from kvtop.commands.target import START_ONE, all_engines
+from kvtop.commands.watch import glance, heard
 from kvtop.errors import one_line
 from kvtop.sources.discover import Found
 from kvtop.sources.socket import SocketSource
 from kvtop.state import EngineState
-from kvtop.table import age, number, table
-from kvtop.target import START_ONE, all_engines
-from kvtop.watch import glance, heard
 
 WITHIN = 5.0
 """Seconds to wait for the engines' figures; those that are slower are listed without."""

@@ -5,11 +5,11 @@ import sys
 import time
 from pathlib import Path
 
+from kvtop.commands.target import find_engine
+from kvtop.commands.watch import watch
 from kvtop.errors import UserError, one_line
-from kvtop.snapshot import default_stem, dumps, save, snapshot_document
+from kvtop.snapshot.document import default_stem, dumps, save, snapshot_document
 from kvtop.sources.socket import SocketSource
-from kvtop.target import find_engine
-from kvtop.watch import watch
 
 
 def run(options: argparse.Namespace) -> int:
@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     svg = None
     if not options.no_svg:
-        from kvtop.picture import screen_svg
+        from kvtop.app.picture import screen_svg
 
         svg = screen_svg(state, options.size, now)
     path = target or Path(f"{default_stem(found.name, wall)}.json")

@@ -1,9 +1,9 @@
 """The help as rows: every key, every number's definition, what the glyphs mean, what the policies are."""
 
-from kvtop.glossary import GLOSSARY
-from kvtop.keys import Where, actions
 from kvtop.protocol import Hello
+from kvtop.term.keys import Where, actions
 from kvtop.views import format
+from kvtop.views.glossary import GLOSSARY
 from kvtop.views.glyphs import STATE_ORDER, Glyphs
 from kvtop.views.rows import HEAT_STEPS, OWNERS, Role, Row, RowBuilder, clean
 from panels.dialogs.card import wrapped

@@ -9,7 +9,7 @@ from typing import Any
 
 from textual.pilot import Pilot
 
-from kvtop.app import KvtopApp
+from kvtop.app.app import KvtopApp
 from kvtop.protocol import Command, Reply
 from kvtop.term.depth import ColourDepth
 from kvtop.term.panel import CellPanel

@@ -210,7 +210,7 @@ async def test_without_a_control_socket_the_reason_is_said(tmp_path: Path) -> No
 async def test_a_forbidden_control_socket_names_the_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with bench(tmp_path) as b:
         # Root may write anywhere, so the answer of the system is pretended.
-        monkeypatch.setattr("kvtop.commander.os.access", lambda path, mode: False)
+        monkeypatch.setattr("kvtop.app.commander.os.access", lambda path, mode: False)
         await b.press("R")
         await b.until(lambda: "read-only: no permission for" in b.text())
 

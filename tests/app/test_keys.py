@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from textual.binding import Binding
 
-from kvtop.keys import ACTIONS, Action, Where, actions, bindings, footer_actions
 from kvtop.state import EngineState
+from kvtop.term.keys import ACTIONS, Action, Where, actions, bindings, footer_actions
 from panels.dialogs.form_screen import FormScreen
 from panels.dialogs.pager import PagerScreen
 from panels.events import FEW_ROWS

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kvtop import child as child_module
-from kvtop.child import EngineChild, Progress, remove_if_dead
+from kvtop.commands import child as child_module
+from kvtop.commands.child import EngineChild, Progress, remove_if_dead
 from kvtop.errors import UserError
 from tests.e2e.tmux import alive, wait_until
 
@@ -114,7 +114,7 @@ def test_it_dies_with_a_parent_that_is_killed(folder: Path) -> None:
     script = textwrap.dedent(f"""
         import sys, time
         from pathlib import Path
-        from kvtop import child
+        from kvtop.commands import child
         loop = "import sys; sys.stdin.read()"
         child.engine_command = lambda arguments: [sys.executable, "-c", loop]
         one = child.EngineChild([], Path({str(folder)!r}) / "x.log")

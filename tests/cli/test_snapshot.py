@@ -13,7 +13,7 @@ import pytest
 
 from kvtop.errors import UserError
 from kvtop.protocol import EngineIdentity, Event, Gauges, Hello, Keyframe, ModelFacts, Status
-from kvtop.snapshot import block_runs, default_stem, dumps, save, snapshot_document
+from kvtop.snapshot.document import block_runs, default_stem, dumps, save, snapshot_document
 from kvtop.state import EngineState
 from tests.cli.fakes import SECRET, fake_hello, fake_iteration, fake_keyframe
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from engine.hypotheses import Candidate
-from engine.request import FinishReason, Request
+from engine.requests.hypotheses import Candidate
+from engine.requests.request import FinishReason, Request
 
 Follow = Callable[[list[list[int]], int], list[list[Candidate]]]
 """The likeliest next tokens of each of several sequences, so many, likeliest first."""

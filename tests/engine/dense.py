@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.hypotheses import Candidate
-from engine.load import LoadedModel
+from engine.model.load import LoadedModel
+from engine.requests.hypotheses import Candidate
 
 
 def dense_logits(model: LoadedModel, sequences: Sequence[Sequence[int]]) -> Tensor:

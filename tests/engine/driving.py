@@ -5,15 +5,15 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from engine import kv_switch
-from engine.batch import BatchItem, BlockCopy, StepOutput
-from engine.kv_switch import KVSwitchError
-from engine.plan import Plan
-from engine.policy import PolicySet
-from engine.pool import BlockPool
-from engine.request import Request
-from engine.scheduler import Scheduler
-from engine.window import Windows
+from engine.memory.pool import BlockPool
+from engine.memory.window import Windows
+from engine.policies.policy_set import PolicySet
+from engine.requests.batch import BatchItem, BlockCopy, StepOutput
+from engine.requests.request import Request
+from engine.scheduling import kv_switch
+from engine.scheduling.kv_switch import KVSwitchError
+from engine.scheduling.output import Plan
+from engine.scheduling.scheduler import Scheduler
 
 BLOCK = 4
 FAKE_VOCAB = 50

@@ -3,14 +3,14 @@
 import random
 from collections.abc import Sequence
 
-from engine.batch import BatchItem, BlockCopy, StepOutput
 from engine.core import Engine
-from engine.policy import PolicySet
-from engine.pool import BlockPool
-from engine.request import Request
-from engine.scheduler import Scheduler
-from engine.telemetry import Telemetry
-from engine.window import Windows
+from engine.memory.pool import BlockPool
+from engine.memory.window import Windows
+from engine.policies.policy_set import PolicySet
+from engine.requests.batch import BatchItem, BlockCopy, StepOutput
+from engine.requests.request import Request
+from engine.scheduling.scheduler import Scheduler
+from engine.serving.telemetry import Telemetry
 from kvtop.protocol import PolicyValue
 
 

@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
-from engine import beam_steps, forking
-from engine.batch import BlockCopy
-from engine.beam import Beam
-from engine.block_changes import BlockChanges
-from engine.copies import Copied, PendingCopies
-from engine.groups import first_needed_place
-from engine.partial import PARTS, Part, PartialIndex, take_over_part
+from engine.memory.block_changes import BlockChanges
+from engine.memory.copies import Copied, PendingCopies
+from engine.memory.groups import first_needed_place
+from engine.memory.partial import PARTS, Part, PartialIndex, take_over_part
+from engine.memory.pool import BlockPool
 from engine.policies.eviction import Ranked, Segmented
-from engine.pool import BlockPool
-from engine.progress import drop_unseen
-from engine.request import NO_BLOCK, Request
-from engine.scheduler import Scheduler
+from engine.requests.batch import BlockCopy
+from engine.requests.beam import Beam
+from engine.requests.request import NO_BLOCK, Request
+from engine.scheduling import beam_steps, forking
+from engine.scheduling.progress import drop_unseen
+from engine.scheduling.scheduler import Scheduler
 from tests.engine.driving import BLOCK
 
 
@@ -84,7 +84,7 @@ def dropped_too_early() -> Iterator[None]:
         with patch.object(pool, "windows", narrow):
             return drop_unseen(request, pool, now)
 
-    with patch("engine.scheduler.drop_unseen", hasty):
+    with patch("engine.scheduling.scheduler.drop_unseen", hasty):
         yield
 
 
@@ -99,7 +99,7 @@ def dropped_without_a_release() -> Iterator[None]:
         request.holes = request.block_table.count(NO_BLOCK)
         return 0
 
-    with patch("engine.scheduler.drop_unseen", forgetful):
+    with patch("engine.scheduling.scheduler.drop_unseen", forgetful):
         yield
 
 
@@ -283,7 +283,7 @@ def overlong_part() -> Iterator[None]:
 @contextmanager
 def part_of_another_prefix() -> Iterator[None]:
     """A block is taken to continue a request's prefix because its tokens fit, whatever came before them."""
-    with patch("engine.partial._parent", lambda request, place, groups: place):
+    with patch("engine.memory.partial._parent", lambda request, place, groups: place):
         yield
 
 
@@ -331,8 +331,8 @@ def taken_over_in_use() -> Iterator[None]:
 def groups_confused() -> Iterator[None]:
     """The blocks of all KV groups with the same tokens are found by the same hash."""
     with (
-        patch("engine.prefix.of_group", lambda hash_, group: hash_),
-        patch("engine.partial.of_group", lambda hash_, group: hash_),
+        patch("engine.memory.prefix.of_group", lambda hash_, group: hash_),
+        patch("engine.memory.partial.of_group", lambda hash_, group: hash_),
     ):
         yield
 
@@ -359,7 +359,7 @@ def hit_without_its_window() -> Iterator[None]:
         first = needed(pool, group, position)
         return first if pool.windows[group] is None else first + pool.groups
 
-    with patch("engine.groups.first_needed_place", later):
+    with patch("engine.memory.groups.first_needed_place", later):
         yield
 
 
@@ -394,8 +394,10 @@ def beam_writes_a_shared_block() -> Iterator[None]:
         return [] if request.beam is not None else forking.own_tail(request, pool, now)
 
     with (
-        patch("engine.scheduler.must_copy", lambda r, pool: 0 if r.beam is not None else needs_copy(r, pool)),
-        patch("engine.scheduler.own_tail", own_tail),
+        patch(
+            "engine.scheduling.scheduler.must_copy", lambda r, pool: 0 if r.beam is not None else needs_copy(r, pool)
+        ),
+        patch("engine.scheduling.scheduler.own_tail", own_tail),
         patch.object(BlockPool, "write", careless),
     ):
         yield

@@ -12,11 +12,11 @@ import sys
 import torch
 from torch import Tensor
 
-from engine.attention import TorchAttention, attention_backend
-from engine.kernels.paged_decode import TILE, paged_decode
-from engine.load import random_model, with_windows
-from engine.paged_tensor import KV_DTYPES
-from tests.engine.serving import generate, make_request, make_runner, scattered_table
+from engine.model.attention import TorchAttention, attention_backend
+from engine.model.kernels.paged_decode import TILE, paged_decode
+from engine.model.load import random_model, with_windows
+from engine.model.paged_tensor import KV_DTYPES
+from tests.engine.served import generate, make_request, make_runner, scattered_table
 
 SHAPES = [*itertools.product((8, 16, 32), (1, 3, 4), (64, 128)), (16, 20, 64), (16, 3, 80), (1, 1, 16)]
 """Block size, query heads a KV head, head size; at the end the odd ones: a wide group, a size that needs padding."""

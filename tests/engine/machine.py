@@ -7,29 +7,29 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from engine import kv_switch
-from engine.admission import never_fits
-from engine.batch import BatchItem
-from engine.beam import is_one_group, leader_of, places_taken
-from engine.beam_steps import add_beams
-from engine.forking import add_samples
-from engine.groups import places
-from engine.plan import Plan
+from engine.memory.groups import places
+from engine.memory.pool import BlockPool
+from engine.memory.window import Windows
 from engine.policies.capacity import CAPACITIES
 from engine.policies.compaction import COMPACTIONS
 from engine.policies.eviction import EVICTIONS
 from engine.policies.free_order import FREE_ORDERS
 from engine.policies.offload import OFFLOADS, TIER_FULLS
 from engine.policies.order import ORDERS
+from engine.policies.policy_set import PolicySet
 from engine.policies.preempt_action import PREEMPT_ACTIONS
 from engine.policies.requeue import REQUEUES
 from engine.policies.victim import VICTIMS
-from engine.policy import PolicySet
-from engine.pool import BlockPool
-from engine.request import NO_BLOCK, FinishReason, Request, RequestState
-from engine.retention import Retention
-from engine.scheduler import RUNNING_STATES, Scheduler
-from engine.window import Windows
+from engine.requests.batch import BatchItem
+from engine.requests.beam import is_one_group, leader_of, places_taken
+from engine.requests.request import NO_BLOCK, FinishReason, Request, RequestState
+from engine.requests.retention import Retention
+from engine.scheduling import kv_switch
+from engine.scheduling.admission import never_fits
+from engine.scheduling.beam_steps import add_beams
+from engine.scheduling.forking import add_samples
+from engine.scheduling.output import Plan
+from engine.scheduling.scheduler import RUNNING_STATES, Scheduler
 from tests.engine.beams import ended_by_itself, outputs_of, search
 from tests.engine.driving import BLOCK, FakeRunner, FakeStorage, Mirror, make_request
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from kvtop.glossary import GLOSSARY
-from kvtop.keys import ACTIONS
+from kvtop.term.keys import ACTIONS
 from kvtop.views.columns import COLUMNS
+from kvtop.views.glossary import GLOSSARY
 from kvtop.views.glyphs import ASCII, STATE_ORDER, UNICODE, Glyphs
 from kvtop.views.rows import HIGHLIGHT, Role, Row
 from panels.dialogs.answer import Answer, outcome

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.policy import PolicySet, protocol_axes
+from engine.policies.policy_set import PolicySet, protocol_axes
 from panels.dialogs.policy_form import PolicyForm, Stage
 
 AXES = protocol_axes()

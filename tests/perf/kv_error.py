@@ -14,15 +14,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from engine.attention import TorchAttention
-from engine.attention.base import lay_out
-from engine.batch import BatchItem
-from engine.fetch import cached_model
-from engine.kv_cache import KVCache
-from engine.load import LoadedModel, load_model
-from engine.paged_tensor import KV_DTYPES, kv_dtype
+from engine.model.attention import TorchAttention
+from engine.model.attention.base import lay_out
+from engine.model.fetch import cached_model
+from engine.model.kv_cache import KVCache
+from engine.model.load import LoadedModel, load_model
+from engine.model.paged_tensor import KV_DTYPES, kv_dtype
+from engine.requests.batch import BatchItem
 from tests.engine.golden import CASES, Case
-from tests.engine.serving import make_request
+from tests.engine.served import make_request
 
 BLOCK_SIZE = 16
 

@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from engine.batch import StepOutput
 from engine.core import Engine, Step
-from engine.policy import PolicySet
-from engine.pool import BlockPool
-from engine.request import Request
-from engine.scheduler import Scheduler
+from engine.memory.pool import BlockPool
+from engine.policies.policy_set import PolicySet
+from engine.requests.batch import StepOutput
+from engine.requests.request import Request
+from engine.scheduling.scheduler import Scheduler
 from engine.tiers.books import TierBooks
 
 SIZES = (10_000, 100_000, 1_000_000)
@@ -309,7 +309,7 @@ def table(sizes: Sequence[int]) -> None:
 def share_of_a_step(iterations: int) -> None:
     from engine.build import build
     from engine.config import EngineConfig
-    from engine.fetch import cached_model
+    from engine.model.fetch import cached_model
 
     model = "smollm2" if cached_model() is not None else "random"
     room = 512

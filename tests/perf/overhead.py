@@ -22,7 +22,7 @@ from pathlib import Path
 
 from engine.build import build
 from engine.config import EngineConfig
-from engine.server import Server
+from engine.serving.server import Server
 
 ORDER = (0, 1, 8, 8, 1, 0)
 STREAMS = 16

@@ -25,7 +25,7 @@ prepare_environment()
 
 from textual.app import ComposeResult  # noqa: E402
 
-from kvtop.app import KvtopApp  # noqa: E402
+from kvtop.app.app import KvtopApp  # noqa: E402
 from kvtop.protocol import BlockRun, IterationFrame, Keyframe  # noqa: E402
 from kvtop.sources.base import LinkUp  # noqa: E402
 from kvtop.state import EngineState  # noqa: E402

@@ -5,15 +5,15 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from unittest.mock import patch
 
-from engine import tiering
-from engine.pool import ACTIVE, FREE, TRANSFER, BlockPool
-from engine.request import Request
+from engine.memory.pool import ACTIVE, FREE, TRANSFER, BlockPool
+from engine.requests.request import Request
+from engine.scheduling import tiering
 from engine.tiers.books import TierBooks
 from engine.tiers.mover import CopyResult
-from engine.tiers.prefetching import Prefetches
-from engine.tiers.storing import Storing
-from engine.tiers.swapped import Loaded
-from engine.tiers.swapping import Swaps
+from engine.tiers.offload import Storing
+from engine.tiers.prefetch import Prefetches
+from engine.tiers.request_kv import Loaded
+from engine.tiers.swap import Swaps
 from engine.tiers.tiers import Tiers
 from engine.tiers.transfers import DEVICE
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
+from engine.memory.prefix import NO_HASH
 from engine.policies.offload import OFFLOADS, TIER_FULLS
-from engine.prefix import NO_HASH
 from engine.tiers.books import HELD, TRANSFER, TierBooks
 from engine.tiers.tiers import Tiers
 from kvtop.protocol import PolicyValue

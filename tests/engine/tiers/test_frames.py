@@ -10,7 +10,7 @@ import pytest
 from engine.__main__ import config_from, parser
 from engine.build import BuildError, build
 from engine.config import EngineConfig
-from engine.server import Server
+from engine.serving.server import Server
 from kvtop.cli import build_parser
 from kvtop.commands.demo import engine_arguments, preset_arguments
 from kvtop.protocol import IterationFrame, Keyframe, TierLevel

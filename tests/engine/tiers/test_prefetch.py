@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from engine.prefetch import AT_ONCE
-from engine.request import RequestState
+from engine.requests.request import RequestState
+from engine.scheduling.lookahead import AT_ONCE
 from engine.tiers.books import CACHED, TierBooks
 from engine.tiers.tiers import Tiers
 from tests.engine.driving import Drive

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from engine.core import Engine
-from engine.load import LoadedModel, random_model
-from engine.policy import PolicySet
-from engine.pool import BlockPool
-from engine.request import Request
-from engine.scheduler import Scheduler
+from engine.memory.pool import BlockPool
+from engine.model.load import LoadedModel, random_model
+from engine.policies.policy_set import PolicySet
+from engine.requests.request import Request
+from engine.scheduling.scheduler import Scheduler
 from engine.tiers.disk import PAGE
 from engine.tiers.opening import open_tiers
 from engine.tiers.tiers import Tiers
 from kvtop.protocol import PolicyValue
-from tests.engine.serving import make_request, make_runner
+from tests.engine.served import make_request, make_runner
 
 BLOCK = 8
 BLOCKS = 24

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from engine.freelist import FreeListError
-from engine.pool import PoolError
+from engine.memory.freelist import FreeListError
+from engine.memory.pool import PoolError
 from engine.tiers.books import BooksError
-from tests.engine.test_stateful import COMMON
+from tests.engine.scheduling.test_stateful import COMMON
 from tests.engine.tiers.faults import TIER_FAULTS
 from tests.engine.tiers.machine import TieredMachine
 

@@ -1,0 +1,90 @@
+"""The pool's blocks in the protocol's terms: runs of equal neighbours, hashes and ages, of all or of those that changed."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.memory.prefix import NO_HASH
+from kvtop.protocol import BlockAge, BlockHash, BlockRun
+
+if TYPE_CHECKING:
+    from engine.memory.pool import BlockPool
+
+
+class BlockChanges:
+    """Which blocks of ``pool`` changed since they were last told. The pool marks them; costs follow what changed."""
+
+    def __init__(self, pool: "BlockPool") -> None:
+        self._pool = pool
+        self._is_dirty = np.zeros(pool.total, np.uint8).data
+        self._dirty: list[int] = []
+        self.rehashed: set[int] = set()
+        """Blocks that got or lost a hash; each is marked as well."""
+
+    def mark(self, block: int) -> None:
+        """Something about ``block`` changed."""
+        if not self._is_dirty[block]:
+            self._is_dirty[block] = 1
+            self._dirty.append(block)
+
+    def take(self) -> tuple[list[BlockRun], list[BlockHash]]:
+        """Runs of the blocks, and hashes of the blocks, that changed since the last call; both ascending."""
+        if not self._dirty:
+            return [], []
+        dirty = sorted(self._dirty)
+        for block in dirty:
+            self._is_dirty[block] = 0
+        self._dirty.clear()
+        hashes: list[BlockHash] = [(block, self._hex(block)) for block in sorted(self.rehashed)]
+        self.rehashed.clear()
+        return self._runs(np.array(dirty, dtype=np.intp)), hashes
+
+    def all_runs(self) -> list[BlockRun]:
+        """Every block, as the fewest runs."""
+        return self._runs(None)
+
+    def all_hashes(self) -> list[BlockHash]:
+        """Every block that has a hash, ascending."""
+        hashes = self._pool.hash
+        hashed = np.flatnonzero(hashes)
+        return [(block, f"{value:016x}") for block, value in zip(hashed.tolist(), hashes[hashed].tolist(), strict=True)]
+
+    def all_ages(self, now: float) -> list[BlockAge]:
+        """Seconds (to the millisecond) since the last use of every block that was ever used, equal ones joined."""
+        last_use = self._pool.last_use
+        used = np.flatnonzero(~np.isnan(last_use))
+        if not len(used):
+            return []
+        ages = np.round(np.maximum(now - last_use[used], 0.0), 3)
+        first, counts = _run_bounds(used, [ages])
+        return list(zip(used[first].tolist(), counts.tolist(), ages[first].tolist(), strict=True))
+
+    def _runs(self, blocks: NDArray[np.intp] | None) -> list[BlockRun]:
+        pool = self._pool
+        arrays = (pool.state, pool.owner, pool.refs, pool.fill, pool.tier, pool.group)
+        columns: list[NDArray[np.generic]] = [a if blocks is None else a[blocks] for a in arrays]
+        first, counts = _run_bounds(blocks, columns)
+        starts = first if blocks is None else blocks[first]
+        rows = zip(starts.tolist(), counts.tolist(), *(c[first].tolist() for c in columns), strict=True)
+        return cast("list[BlockRun]", list(rows))
+
+    def _hex(self, block: int) -> str | None:
+        value = self._pool.hash_of(block)
+        return None if value == NO_HASH else f"{value:016x}"
+
+
+def _run_bounds(
+    blocks: NDArray[np.intp] | None, columns: Sequence[NDArray[np.generic]]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Where runs of neighbouring blocks with equal columns begin, and how long they are. ``blocks`` None: all."""
+    size = len(columns[0])
+    breaks = np.zeros(size, np.bool_)
+    breaks[0] = True
+    if blocks is not None:
+        breaks[1:] |= blocks[1:] != blocks[:-1] + 1
+    for column in columns:
+        breaks[1:] |= column[1:] != column[:-1]
+    first = np.flatnonzero(breaks)
+    return first, np.diff(first, append=size)

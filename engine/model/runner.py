@@ -1,0 +1,80 @@
+"""Runs one batch on the model: implements `engine.requests.batch.Runner`."""
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from engine.memory.window import first_seen
+from engine.model.attention.base import AttentionBackend, lay_out_groups
+from engine.model.decoder import Decoder
+from engine.model.kv_cache import KVCache
+from engine.model.sampler import Draw, Sampler, likeliest
+from engine.requests.batch import BatchItem, BlockCopy, StepOutput
+
+
+class ModelRunner:
+    """A model, its KV cache, an attention backend and a sampler. Knows requests by their tokens and tables only."""
+
+    def __init__(
+        self, decoder: Decoder, cache: KVCache, attention: AttentionBackend, *, seed: int | None = None
+    ) -> None:
+        """``seed`` serves the requests that bring none; drawn by chance when None."""
+        self.decoder = decoder
+        self.cache = cache
+        self.attention = attention
+        self.sampler = Sampler(seed)
+
+    def run(self, items: Sequence[BatchItem], copies: Sequence[BlockCopy] = ()) -> StepOutput:
+        """Copy the blocks, then write the KV of every item and sample where asked.
+
+        Raises ValueError for an item outside its block table, its known tokens or the model's context, and for a copy
+        outside the pool, before anything is written; `engine.model.sampler.SamplerError` when the logits are not finite.
+        """
+        began = time.perf_counter()
+        self._check(items)
+        if not items:
+            self.cache.copy_blocks([(copy.source, copy.target) for copy in copies])
+            return StepOutput([], (time.perf_counter() - began) * 1e3)
+        device = self.decoder.device
+        layouts = lay_out_groups(items, self.cache.block_size, device, len(self.decoder.groups))
+        tokens = np.concatenate([self._tokens(items[i]) for i in layouts[0].order])
+        self.cache.copy_blocks([(copy.source, copy.target) for copy in copies])
+        logits = self.decoder.forward(torch.from_numpy(tokens).to(device), layouts, self.cache, self.attention)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        computed = time.perf_counter()
+        ends = [item for item in items if item.samples]
+        beams = [(row, item) for row, item in enumerate(ends) if item.candidates]
+        rows = [row for row, item in enumerate(ends) for _ in item.drawing]
+        draws = [Draw(each.sampling, each.num, item.start + item.count) for item in items for each in item.drawing]
+        sampled = self.sampler.sample(logits if rows == list(range(len(logits))) else logits[rows], draws)
+        wanted = [(item.candidates, item.request.num, item.start + item.count) for _, item in beams]
+        candidates = likeliest(logits[[row for row, _ in beams]], wanted)
+        return StepOutput(sampled, (computed - began) * 1e3, (time.perf_counter() - computed) * 1e3, candidates)
+
+    def _check(self, items: Sequence[BatchItem]) -> None:
+        context = self.decoder.config.context
+        for item in items:
+            request, end = item.request, item.start + item.count
+            if end > len(request.token_ids):
+                raise ValueError(f"request {request.id}: asked for {end} tokens, {len(request.token_ids)} are known")
+            if end > context:
+                raise ValueError(f"request {request.id}: position {end - 1} is outside the context of {context} tokens")
+            if max(request.block_table, default=0) >= self.cache.blocks:
+                raise ValueError(f"request {request.id}: its block table names a block outside the pool")
+            groups = self.decoder.groups
+            for group, window in enumerate(groups.windows):
+                needed = first_seen(window, item.start)
+                first = needed // self.cache.block_size * len(groups) + group
+                if min(request.block_table[first :: len(groups)], default=0) < 0:
+                    raise ValueError(f"request {request.id}: position {needed} is seen, but its block was dropped")
+
+    def _tokens(self, item: BatchItem) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+        tokens = np.asarray(item.request.token_ids[item.start : item.start + item.count], dtype=np.int64)
+        vocab = self.decoder.config.vocab
+        if tokens.min() < 0 or tokens.max() >= vocab:
+            strange = int(tokens[(tokens < 0) | (tokens >= vocab)][0])
+            raise ValueError(f"request {item.request.id}: token {strange} is not in the vocabulary of {vocab}")
+        return tokens

@@ -1,0 +1,176 @@
+"""A request as the scheduler sees it: its tokens, its block table, its limits, and where its time went."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from engine.requests.retention import Retention
+
+if TYPE_CHECKING:
+    from engine.requests.beam import Beam
+
+
+class RequestState(StrEnum):
+    WAITING = "waiting"
+    PREFILL = "prefill"
+    DECODE = "decode"
+    LOADING = "loading"
+    """Admitted, and waiting for blocks that are copied to the device for it."""
+    PREEMPTED = "preempted"
+    FINISHED = "finished"
+
+
+class FinishReason(StrEnum):
+    STOP = "stop"
+    LENGTH = "length"
+    ABORT = "abort"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How the next token is chosen. ``temperature`` 0 is greedy; the others then have no effect."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.temperature <= 100.0:
+            raise ValueError(f"temperature {self.temperature} is not in 0…100")
+        if not 0.0 < self.top_p <= 1.0:
+            raise ValueError(f"top_p {self.top_p} is not in (0, 1]")
+
+
+@dataclass(slots=True)
+class PhaseTimes:
+    """Seconds by phase. The running phase began at ``since`` (monotonic) and is not in the sums yet."""
+
+    since: float
+    queue: float = 0.0
+    prefill: float = 0.0
+    decode: float = 0.0
+
+
+NO_BLOCK = -1
+"""In a block table: there was a block, and nobody needs it there any more."""
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One sequence. ``token_ids`` holds prompt then output; ``block_table[i]`` holds the KV of positions
+    ``i*block_size …`` (with several KV groups see `engine.memory.groups`); positions below ``computed`` have their KV
+    written."""
+
+    num: int
+    id: str
+    token_ids: list[int]
+    prompt_tokens: int
+    max_tokens: int
+    arrival_wall: float
+    arrival: float
+    priority: int = 0
+    label: str | None = None
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    stop_ids: frozenset[int] = frozenset()
+    cache_salt: str = ""
+    retention: tuple[Retention, ...] = ()
+    """What parts of it are worth keeping in the cache, and for how long."""
+    samples: list["Request"] = field(default_factory=list)
+    """Further samples of its prompt, which fork off as soon as that is computed; empty from then on."""
+    group: int | None = None
+    """Num of the first of the samples drawn from one prompt; None for a request with one sample."""
+    siblings: int = 1
+    """Samples in that group, itself included."""
+    beam: "Beam | None" = None
+    """The beam search whose beam it is, one of ``siblings``."""
+    score: float | None = None
+    """Of a beam: the sum of the log-probabilities (nats) of its output tokens."""
+    takeovers: int = 0
+    """Times its tokens and its table were replaced by those of another beam."""
+
+    state: RequestState = RequestState.WAITING
+    block_table: list[int] = field(default_factory=list)
+    holes: int = 0
+    """Places of ``block_table`` that are `NO_BLOCK`: no layer that had its KV there sees those positions again."""
+    chained: int = 0
+    """Leading logical blocks whose content can be found by its hash, or could when they were given up. What does not
+    continue them is never found by others."""
+    computed: int = 0
+    cached: int = 0
+    reserved_blocks: int = 0
+    forked_tail: bool = False
+    """Its last block came from a fork and is still incomplete: it may need one more, for a copy before it writes."""
+    hashes: list[int] = field(default_factory=list)
+    """Chained hashes (64-bit) of its complete blocks known so far, by place."""
+
+    admissions: int = 0
+    preemptions: int = 0
+    recomputed: int = 0
+    computed_ever: int = 0
+    """Highest ``computed`` it reached: tokens below it that are computed again are recomputation."""
+
+    kv_dtype: str | None = None
+    """Element type of its KV since its latest admission; None before the first."""
+
+    started: float | None = None
+    """Monotonic seconds of its latest admission."""
+
+    first_token: float | None = None
+    last_token: float | None = None
+    finish_reason: FinishReason | None = None
+    finish_detail: str | None = None
+    """Why it ended, in a sentence, where the reason alone does not say it."""
+
+    times: PhaseTimes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.times = PhaseTimes(since=self.arrival)
+
+    @property
+    def held(self) -> list[int]:
+        """The blocks of its table, without those that it has given up."""
+        return [block for block in self.block_table if block != NO_BLOCK] if self.holes else self.block_table
+
+    @property
+    def output_tokens(self) -> int:
+        return len(self.token_ids) - self.prompt_tokens
+
+    @property
+    def total_limit(self) -> int:
+        """Tokens it can have at most, prompt and output."""
+        return self.prompt_tokens + self.max_tokens
+
+    @property
+    def kv_limit(self) -> int:
+        """Tokens whose KV it can need at most: the last token sampled is never fed back."""
+        return self.total_limit - 1
+
+    @property
+    def remaining(self) -> int:
+        """Tokens whose KV is still to be computed before the next one can be sampled."""
+        return len(self.token_ids) - self.computed
+
+    @property
+    def ttft(self) -> float | None:
+        """Seconds from arrival to the first output token; None before it."""
+        return None if self.first_token is None else max(0.0, self.first_token - self.arrival)
+
+    @property
+    def tpot(self) -> float | None:
+        """Mean seconds between output tokens; None before the second."""
+        if self.first_token is None or self.last_token is None or self.output_tokens < 2:
+            return None
+        return max(0.0, self.last_token - self.first_token) / (self.output_tokens - 1)
+
+    def enter(self, state: RequestState, now: float) -> None:
+        """Change state and book the time of the phase that ends."""
+        spent = max(0.0, now - self.times.since)
+        if self.state in (RequestState.WAITING, RequestState.PREEMPTED, RequestState.LOADING):
+            self.times.queue += spent
+        elif self.state is RequestState.PREFILL:
+            self.times.prefill += spent
+        elif self.state is RequestState.DECODE:
+            self.times.decode += spent
+        self.state = state
+        self.times.since = now

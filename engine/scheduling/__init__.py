@@ -1,0 +1,1 @@
+"""What runs next and who gives way: decisions over requests and blocks. No model, no clock, no I/O."""

@@ -1,0 +1,270 @@
+"""What a beam search does with the requests that are its beams: it forks, reorganises, wakes, is preempted, and ends.
+
+When all beams of a group have reported what may follow them, those that go on are chosen (`engine.requests.hypotheses`). A parent
+that survives keeps its slot with its best child; the other slots take over their parents' tokens and tables: they share
+the blocks that are new to them first and then let go of their old ones, so that nothing is lost in between. No block is
+taken or copied for that. As with samples (`engine.scheduling.forking`), the last block may be shared while it is incomplete, and
+whoever writes it first gets a copy of that block alone.
+
+A group is preempted as one. Its tokens and scores are kept. When the leader is computed again, the others wake one after
+the other, as soon as the beam with which they begin alike for longest is computed: they share its complete blocks and
+compute the rest. So a group never needs more blocks than before, with or without a prefix cache.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from engine.memory.groups import tail_places
+from engine.memory.prefix import extend_hashes
+from engine.policies.free_order import FREE_ORDERS
+from engine.requests.beam import Beam
+from engine.requests.hypotheses import Candidate, Child, Hypothesis, Search
+from engine.requests.request import FinishReason, Request, RequestState
+from engine.scheduling.forking import add_samples
+from engine.scheduling.progress import append_token
+
+if TYPE_CHECKING:
+    from engine.scheduling.scheduler import Scheduler
+
+
+def add_beams(request: Request, nums: list[int], length_penalty: float = 1.0) -> None:
+    """Make ``request``, not queued yet, a beam search of width ``1 + len(nums)``; the other beams get these ``nums``.
+
+    Raises ValueError for a width or a penalty outside the limits.
+    """
+    search = Search(1 + len(nums), length_penalty, request.stop_ids)
+    add_samples(request, nums)
+    beam = Beam(search, [request, *request.samples])
+    for member in beam.members:
+        member.beam = beam
+
+
+def report(request: Request, candidates: Sequence[Candidate]) -> None:
+    """A beam was computed to its end; it waits until all of its group have been."""
+    beam = request.beam
+    assert beam is not None
+    beam.reported[beam.slot_of(request)] = candidates
+
+
+def go_on(scheduler: "Scheduler", beams: Iterable[Beam], now: float) -> list[Request]:
+    """Beams of these groups were computed: whoever can wakes, and groups that have all reported take a step. Returns the
+    requests that end with it."""
+    finished: list[Request] = []
+    for beam in beams:
+        if beam.ended or beam.leader.state is RequestState.PREEMPTED:
+            continue
+        if beam.asleep:
+            _wake(scheduler, beam, now)
+        elif all(slot in beam.reported for slot in beam.order):
+            finished += _step(scheduler, beam, now)
+    return finished
+
+
+def _step(scheduler: "Scheduler", beam: Beam, now: float) -> list[Request]:
+    parents, leader, search = beam.live, beam.leader, beam.search
+    outputs = [parent.token_ids[parent.prompt_tokens :] for parent in parents]
+    totals = [parent.score or 0.0 for parent in parents]
+    children = search.advance(outputs, totals, [beam.reported[slot] for slot in beam.order])
+    beam.reported.clear()
+    scheduler.totals.decode_tokens += max(1, len(children))
+    grown = [child.total for child in children]
+    if search.over(grown, leader.output_tokens + 1, leader.max_tokens):
+        best = search.best([(*outputs[child.parent], child.token) for child in children], grown)
+        return end_beams(scheduler, beam, None, now, best=best)
+    _reorganise(scheduler, beam, children, now)
+    return []
+
+
+def _place(beam: Beam, children: Sequence[Child]) -> dict[int, Child]:
+    """The children by slot, best first: each parent's best keeps its slot, others go where no parent survives."""
+    slots: dict[int, Child] = {}
+    homeless = []
+    for child in children:
+        slot = beam.order[child.parent]
+        if slot in slots:
+            homeless.append(child)
+        else:
+            slots[slot] = child
+    free = (slot for slot in range(beam.width) if slot not in slots)
+    slots.update(zip(free, homeless, strict=False))
+    if 0 not in slots:
+        # There are fewer beams than before; the leader stands for the group, so it is one of them.
+        slots[0] = slots.pop(max(slots))
+    rank = {id(child): place for place, child in enumerate(children)}
+    return dict(sorted(slots.items(), key=lambda pair: rank[id(pair[1])]))
+
+
+def _reorganise(scheduler: "Scheduler", beam: Beam, children: Sequence[Child], now: float) -> None:
+    leader = beam.leader
+    slots = _place(beam, children)
+    # As they are before anything changes.
+    parents = {slot: _Lineage(beam.members[beam.order[child.parent]]) for slot, child in slots.items()}
+    gone = [slot for slot in beam.order if slot not in slots]
+    movers = [slot for slot in slots if parents[slot].request is not beam.members[slot]]
+    for slot in movers:
+        _share_new(scheduler, beam.members[slot], parents[slot], now)
+    for slot in movers:
+        member = beam.members[slot]
+        _release_old(scheduler, member, parents[slot], now)
+        if member in leader.samples:
+            _join(scheduler, beam, member, now)
+        parents[slot].give(member)
+    for slot in gone:
+        _leave(scheduler, beam, beam.members[slot], now)
+        beam.members[slot].enter(RequestState.WAITING, now)
+        beam.members[slot].score = None
+    for slot, child in slots.items():
+        append_token(beam.members[slot], child.token, scheduler.max_model_len, now)
+        beam.members[slot].score = child.total
+    beam.order = list(slots)
+    _promise(scheduler, beam)
+
+
+def _share_new(scheduler: "Scheduler", member: Request, parent: "_Lineage", now: float) -> None:
+    held = set(member.held)
+    for block in parent.blocks:
+        if block not in held:
+            scheduler.pool.share(block, member.num, now, fork=True)
+
+
+def _release_old(scheduler: "Scheduler", member: Request, parent: "_Lineage", now: float) -> None:
+    kept = set(parent.blocks)
+    for block in FREE_ORDERS[scheduler.policies.free_order].arrange(member.held):
+        if block not in kept:
+            scheduler.pool.release(block, member.num, now)
+
+
+class _Lineage:
+    """What a child takes over from its parent."""
+
+    def __init__(self, parent: Request) -> None:
+        self.request = parent
+        self.tokens, self.hashes, self.table = list(parent.token_ids), list(parent.hashes), list(parent.block_table)
+        self.holes, self.chained, self.computed = parent.holes, parent.chained, parent.computed
+        self.blocks = list(parent.held)
+
+    def give(self, child: Request) -> None:
+        child.token_ids, child.hashes, child.block_table = list(self.tokens), list(self.hashes), list(self.table)
+        child.holes, child.chained, child.computed = self.holes, self.chained, self.computed
+        child.computed_ever = max(child.computed_ever, self.computed)
+        child.takeovers += 1
+
+
+def _promise(scheduler: "Scheduler", beam: Beam) -> None:
+    """Of those that share an incomplete block all but the last to write it will need a copy, and are promised one."""
+    pool = scheduler.pool
+    awake = [request for request in scheduler.running if request.beam is beam]
+    written: set[int] = set()
+    for member in reversed(awake):
+        tail = tail_places(pool, member.computed)
+        # Blocks of all KV groups are shared alike: the first tells of the others.
+        member.forked_tail = bool(tail) and member.block_table[tail.start] in written
+        if tail:
+            written.add(member.block_table[tail.start])
+    for member in awake:
+        if scheduler.rule.reserves:
+            scheduler.promised.make(member)
+
+
+def _join(scheduler: "Scheduler", beam: Beam, member: Request, now: float) -> None:
+    """A parked member runs from now on, behind the others of its group."""
+    leader, running = beam.leader, scheduler.running
+    leader.samples.remove(member)
+    if not member.admissions:
+        member.times = replace(leader.times)
+        member.state = RequestState.PREFILL
+    else:
+        member.enter(RequestState.PREFILL, now)
+    member.started, member.max_tokens = now, leader.max_tokens
+    if member.first_token is None:
+        member.first_token = leader.first_token
+    member.admissions += 1
+    scheduler.totals.admissions += 1
+    scheduler.requests[member.num] = member
+    last = max(place for place, request in enumerate(running) if request.beam is beam)
+    running.insert(last + 1, member)
+
+
+def _leave(scheduler: "Scheduler", beam: Beam, member: Request, now: float) -> None:
+    """A member gives up what it holds and is parked; its state is the caller's."""
+    scheduler.release(member, now)
+    scheduler.running.remove(member)
+    del scheduler.requests[member.num]
+    member.computed = 0
+    parked = [*beam.leader.samples, member]
+    beam.leader.samples = [each for each in beam.members if each in parked]
+
+
+def _wake(scheduler: "Scheduler", beam: Beam, now: float) -> None:
+    """Those whose nearest kin are computed, as far as they are alike, share that part and compute the rest."""
+    pool, leader = scheduler.pool, beam.leader
+    for slot in beam.asleep:
+        member = beam.members[slot]
+        kin, tokens = beam.kin(slot, pool.block_size)
+        if kin in leader.samples or kin.computed < tokens:
+            continue
+        _join(scheduler, beam, member, now)
+        shared = kin.block_table[: pool.blocks_for(tokens)]
+        for block in shared:
+            pool.share(block, member.num, now, fork=True)
+        member.block_table, member.chained = shared, min(kin.chained, tokens // pool.block_size)
+        # It may have been parked with fewer hashes than its kin has made since.
+        extend_hashes(member, member.chained * pool.groups, pool.block_size, pool.groups)
+        member.computed = member.cached = tokens
+        if scheduler.rule.reserves:
+            scheduler.promised.make(member)
+            scheduler.promised.make(leader)
+
+
+def park_beams(scheduler: "Scheduler", beam: Beam, now: float) -> None:
+    """The group is preempted: all give up their blocks, the leader waits in the queue, for all of them."""
+    for member in beam.awake[1:]:
+        _leave(scheduler, beam, member, now)
+        member.enter(RequestState.PREEMPTED, now)
+    beam.reported.clear()
+    scheduler.release(beam.leader, now)
+    scheduler.requeue(beam.leader, now)
+
+
+def end_beams(
+    scheduler: "Scheduler",
+    beam: Beam,
+    reason: FinishReason | None,
+    now: float,
+    detail: str | None = None,
+    *,
+    best: Sequence[Hypothesis] | None = None,
+) -> list[Request]:
+    """The group ends with its ``best`` hypotheses, by default those so far: slot 0 gets the best, and so on.
+
+    ``reason``: None, or length, for stop or length as each deserves. Returns the members that ever had a token.
+    """
+    leader, live = beam.leader, beam.live
+    if best is None:
+        outputs = [member.token_ids[member.prompt_tokens :] for member in live]
+        best = beam.search.best(outputs, [member.score or 0.0 for member in live])
+    beam.ended = True
+    found = [best[slot] if slot < len(best) else None for slot in range(beam.width)]
+    reasons = [_reason(each, reason) for each in found]
+    awake, parked = beam.awake, list(leader.samples)
+    # The leader last: it ends those that are parked.
+    for member in reversed(awake):
+        scheduler.end(member, reasons[beam.slot_of(member)], now, detail)
+    prompt = leader.token_ids[: leader.prompt_tokens]
+    for member, hypothesis, its_reason in zip(beam.members, found, reasons, strict=True):
+        member.token_ids = [*prompt, *(hypothesis.output if hypothesis else ())]
+        member.hashes, member.score = [], hypothesis.total if hypothesis else None
+        member.finish_reason, member.finish_detail, member.max_tokens = its_reason, detail, leader.max_tokens
+        if hypothesis and member.first_token is None:
+            member.first_token, member.last_token = leader.first_token or now, now
+    for member in beam.seen:
+        if member in parked:
+            scheduler.totals.count_end(member.finish_reason)
+    return beam.seen
+
+
+def _reason(found: Hypothesis | None, reason: FinishReason | None) -> FinishReason:
+    if reason in (FinishReason.ABORT, FinishReason.ERROR):
+        return reason
+    return FinishReason.STOP if found is not None and found.stopped else FinishReason.LENGTH

@@ -1,0 +1,164 @@
+"""Parallel sampling: several samples of one prompt, which is computed once, over shared blocks with copy-on-write.
+
+A request with ``n`` samples is queued as one. When its prompt is computed, the first token of every sample is drawn
+from the same logits and the others fork off: their tables hold the same blocks, the last of which may be incomplete. A
+block in several tables is never written: who writes first takes a block of its own, into which the shared one is copied
+before the forward pass; the last to hold it writes in place. After vLLM v1's parallel sampling and, for the copies, the
+block manager of vLLM's paper (Kwon et al., "Efficient Memory Management for Large Language Model Serving with
+PagedAttention", 2023).
+
+Where the policies leave no room for a sample to run at once (``max_running``, a promise that cannot be made, a drain),
+it waits in the queue with its first token and finds the prompt's blocks in the prefix cache.
+"""
+
+from dataclasses import replace
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from engine.memory.groups import complete_places, tail_places
+from engine.memory.pool import BlockPool
+from engine.memory.promises import due
+from engine.requests.batch import BatchItem, BlockCopy
+from engine.requests.beam import places_taken
+from engine.requests.request import FinishReason, Request, RequestState, SamplingParams
+from engine.scheduling.progress import append_token
+
+if TYPE_CHECKING:
+    from engine.scheduling.scheduler import Scheduler
+
+MAX_SAMPLES = 64
+"""Samples of one prompt at most."""
+
+
+def add_samples(request: Request, nums: list[int]) -> None:
+    """Make ``request``, not queued yet, the first of ``1 + len(nums)`` samples; the others get these ``nums``.
+
+    Raises ValueError for more than `MAX_SAMPLES`.
+    """
+    count = 1 + len(nums)
+    if count > MAX_SAMPLES:
+        raise ValueError(f"request {request.id} asks for {count} samples; the most is {MAX_SAMPLES}")
+    request.group, request.siblings = request.num, count
+    request.samples = [
+        replace(
+            request,
+            num=num,
+            id=f"{request.id}.{place}",
+            token_ids=list(request.token_ids),
+            block_table=[],
+            hashes=[],
+            samples=[],
+            sampling=_own_seed(request.sampling, place),
+        )
+        for place, num in enumerate(nums, start=1)
+    ]
+
+
+def _own_seed(sampling: SamplingParams, place: int) -> SamplingParams:
+    """Sample ``place`` of a seeded request draws from a stream of its own, the same in every run."""
+    if sampling.seed is None:
+        return sampling
+    digest = blake2b(f"kvtop sample {sampling.seed} {place}".encode(), digest_size=8).digest()
+    return replace(sampling, seed=int.from_bytes(digest, "big") >> 1)
+
+
+def take_tokens(scheduler: "Scheduler", item: BatchItem, tokens: list[int], now: float) -> list[Request]:
+    """Each that draws from ``item`` gets its token; samples fork off first. Returns those that end with it."""
+    request = item.request
+    scheduler.totals.decode_tokens += len(tokens)
+    request.samples = []
+    forks = zip(item.forks, tokens[1:], strict=True)
+    finished = [sample for sample, token in forks if _fork(scheduler, request, sample, token, now)]
+    if (reason := append_token(request, tokens[0], scheduler.max_model_len, now)) is not None:
+        scheduler.end(request, reason, now)
+        finished.append(request)
+    return finished
+
+
+def _fork(scheduler: "Scheduler", parent: Request, sample: Request, token: int, now: float) -> bool:
+    """``sample`` leaves ``parent``, whose prompt has just been computed, with ``token`` as its first. True: it ended
+    with that. Comes before the parent's own token, which may end the parent and release its blocks."""
+    sample.times = replace(parent.times)
+    sample.state = RequestState.PREFILL
+    sample.started, sample.max_tokens, sample.kv_dtype = parent.started, parent.max_tokens, parent.kv_dtype
+    sample.computed_ever = parent.computed
+    scheduler.requests[sample.num] = sample
+    scheduler.running.append(sample)
+    if (reason := append_token(sample, token, scheduler.max_model_len, now)) is not None:
+        scheduler.end(sample, reason, now)
+        return True
+    if not _may_run(scheduler, parent, sample):
+        scheduler.running.remove(sample)
+        sample.enter(RequestState.WAITING, now)
+        scheduler.waiting.add(sample)
+        return False
+    share_table(parent, sample, scheduler.pool, now)
+    sample.cached = parent.computed
+    sample.admissions = 1
+    scheduler.totals.admissions += 1
+    if parent.computed % scheduler.pool.block_size:
+        parent.forked_tail = sample.forked_tail = True
+    if scheduler.rule.reserves:
+        scheduler.promised.make(sample)
+        scheduler.promised.make(parent)
+    return False
+
+
+def share_table(parent: Request, sample: Request, pool: BlockPool, now: float) -> None:
+    """``sample``, which holds nothing, holds from now on all that ``parent`` holds, the last block included."""
+    for block in parent.held:
+        pool.share(block, sample.num, now, fork=True)
+    sample.block_table, sample.holes = list(parent.block_table), parent.holes
+    sample.computed, sample.chained = parent.computed, parent.chained
+    sample.hashes = parent.hashes[: complete_places(pool, parent.computed)]
+
+
+def _may_run(scheduler: "Scheduler", parent: Request, sample: Request) -> bool:
+    pool = scheduler.pool
+    if scheduler.draining or scheduler.switching:
+        return False
+    if places_taken(scheduler.running) > scheduler.policies.max_running:
+        return False
+    if not scheduler.rule.reserves:
+        return True
+    # Both may have to copy their last block; the parent may be promised that already.
+    tail = len(tail_places(pool, parent.computed))
+    more = (
+        pool.blocks_for(sample.kv_limit) - len(parent.block_table) + tail + due(parent, pool) - parent.reserved_blocks
+    )
+    return more + tail * (not parent.forked_tail) <= pool.available - scheduler.reserved_blocks
+
+
+def must_copy(request: Request, pool: BlockPool) -> int:
+    """How many blocks that the next token of ``request`` goes into are read by others, too: it needs a copy of its own
+    of each first. One at most, of every KV group."""
+    table, count = request.block_table, 0
+    for place in tail_places(pool, request.computed):
+        count += pool.is_read_by_others(table[place])
+    return count
+
+
+def own_tail(request: Request, pool: BlockPool, now: float) -> list[BlockCopy]:
+    """Give ``request`` blocks of its own in place of the shared ones that it is about to write; they are available.
+
+    Returns what is to be copied before the forward pass; nothing where it may write in place.
+    """
+    copies: list[BlockCopy] = []
+    for place in tail_places(pool, request.computed):
+        shared = request.block_table[place]
+        if pool.is_read_by_others(shared):
+            filled = request.computed % pool.block_size
+            own = pool.take(request.num, now, place % pool.groups)
+            pool.write(own, filled, now)
+            request.block_table[place] = own
+            pool.release(shared, request.num, now)
+            copies.append(BlockCopy(shared, own, filled))
+    return copies
+
+
+def end_samples(request: Request, reason: FinishReason, now: float) -> None:
+    """``request`` ends before its other samples forked off; they end with it."""
+    for sample in request.samples:
+        sample.finish_reason = reason
+        sample.enter(RequestState.FINISHED, now)
+    request.samples = []

@@ -1,0 +1,96 @@
+"""Preempting a running request: who it hits, what becomes of it, and the record of what that cost."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.policies.policy_set import PolicySet
+from engine.policies.preempt_action import PREEMPT_ACTIONS, SWAPS
+from engine.policies.victim import VICTIMS
+from engine.requests.beam import group_of, leader_of
+from engine.requests.request import Request
+from engine.scheduling.beam_steps import park_beams
+from engine.scheduling.output import Preemption
+from engine.words import counted
+
+if TYPE_CHECKING:
+    from engine.scheduling.scheduler import Scheduler
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """``reason`` names the rules that chose ``victim``. ``protection``: whom the bound spared, or that it could not."""
+
+    victim: Request
+    reason: str
+    protection: str = ""
+
+
+def protected(running: Sequence[Request], policies: PolicySet) -> list[Request]:
+    """Those that were preempted so often that they are victims only where all are."""
+    bound = policies.preempt_bound
+    return [request for request in running if bound and request.preemptions >= bound]
+
+
+def pick_victim(running: Sequence[Request], policies: PolicySet, asking: Request | None = None) -> Pick:
+    """Whom the policies would preempt of ``running`` (not empty, in the order of their start).
+
+    ``asking``, who needs the room, is called "itself" in the reason. A beam stands for its group: the victim is the
+    leader.
+    """
+    rule = VICTIMS[policies.victim]
+    spared = protected(running, policies)
+    open_ones = [request for request in running if request not in spared]
+    victim = leader_of(rule.choose(open_ones or running))
+    first = leader_of(rule.choose(running))
+    reason = f"{policies.rule('victim')} chose {'itself' if asking is not None and victim is leader_of(asking) else victim.id}"
+    if not open_ones:
+        protection = f"all that run are protected by {policies.rule('preempt_bound')}, so none is"
+    elif first is not victim:
+        times = counted(first.preemptions, "preemption")
+        protection = f"{policies.rule('preempt_bound')} protects {first.id} after {times}"
+    else:
+        protection = ""
+    return Pick(victim, f"{reason}; {protection}" if protection else reason, protection)
+
+
+def preempt(
+    scheduler: "Scheduler",
+    victim: Request,
+    now: float,
+    cause: str,
+    *,
+    by: Request | None = None,
+    need: int | None = None,
+    protection: str = "",
+    action: str | None = None,
+) -> Preemption:
+    """Take the blocks of ``victim``, a running request, in the way the policies say, or by this ``action``; with a beam
+    goes its group."""
+    group, beam, victim = group_of(victim), victim.beam, leader_of(victim)
+    free, held = scheduler.pool.available, sum(len(member.held) for member in group)
+    seconds = 0.0 if victim.started is None else max(0.0, now - victim.started)
+    taking = PREEMPT_ACTIONS[action or scheduler.policies.preempt_action]
+    for member in [victim] if beam is None else beam.members:
+        member.preemptions += 1
+    scheduler.totals.preemptions += 1
+    if beam is None:
+        lost = taking.take(scheduler, victim, now, cause)
+    else:
+        lost = sum(member.computed for member in group)
+        if not taking.requeues:
+            taking.take(scheduler, victim, now, cause)
+        else:
+            park_beams(scheduler, beam, now)
+            cause += "; beams are recomputed, not swapped" if taking.name in SWAPS else ""
+    return Preemption(
+        victim=victim,
+        by=by,
+        cause=cause,
+        need_blocks=need,
+        free_blocks=free,
+        tokens_lost=lost,
+        blocks_released=held,
+        seconds_lost=seconds,
+        protection=protection,
+    )

@@ -1,0 +1,194 @@
+"""Carries out commands between two iterations and records each as an event with who asked."""
+
+from engine.core import Engine
+from engine.requests.request import Request, RequestState
+from engine.serving.telemetry import Telemetry
+from engine.words import counted
+from kvtop.protocol import (
+    Abort,
+    AnyCommand,
+    Compact,
+    Pause,
+    Pin,
+    Preempt,
+    ResetPrefixCache,
+    Resume,
+    SetPolicy,
+    Unpin,
+)
+from kvtop.publish import PendingCommand
+
+COMMANDS = [
+    "set_policy",
+    "abort",
+    "preempt",
+    "pause",
+    "resume",
+    "reset_prefix_cache",
+    "keyframe",
+    "pin",
+    "unpin",
+    "compact",
+]
+
+
+class Refused(ValueError):
+    """The command cannot be carried out; the text says why in one sentence."""
+
+
+class Control:
+    """Executes commands on the engine's own thread."""
+
+    def __init__(self, engine: Engine, telemetry: Telemetry) -> None:
+        self._engine = engine
+        self._telemetry = telemetry
+        self.keyframe_wanted = False
+
+    def execute(self, pending: PendingCommand) -> None:
+        """Do it, answer it, log it. A refusal is an answer too."""
+        command = pending.command
+        dry = isinstance(command, SetPolicy) and command.dry_run
+        try:
+            message, effects = self._do(command, pending)
+        except ValueError as error:
+            if not dry:
+                self._telemetry.event(
+                    "command",
+                    severity="warn",
+                    uid=pending.uid,
+                    pid=pending.pid,
+                    detail=f"{command.type} refused: {error}"[:1000],
+                )
+            pending.reply(False, message=str(error)[:1000])
+            return
+        pending.reply(True, iteration=self._engine.iteration + 1, message=message[:1000], effects=effects)
+
+    def _do(self, command: AnyCommand, asker: PendingCommand) -> tuple[str, list[str]]:
+        scheduler, telemetry, now = self._engine.scheduler, self._telemetry, self._engine.clock()
+        who = {"uid": asker.uid, "pid": asker.pid}
+        if isinstance(command, SetPolicy):
+            if command.dry_run:
+                return "nothing changed (dry run)", scheduler.preview(command.changes, command.transition)
+            return self._set_policy(command, asker)
+        if isinstance(command, Abort):
+            request = self._find(command.request)
+            scheduler.abort(request, now)
+            for each in [request] if request.beam is None else request.beam.seen:
+                telemetry.log.finished(each, detail=f"by command of uid {asker.uid} pid {asker.pid}")
+            telemetry.event("command", request=request.num, request_id=request.id, detail=f"abort {request.id}", **who)
+            return f"{request.id} aborted after {request.output_tokens} output tokens", []
+        if isinstance(command, Preempt):
+            request = self._find(command.request)
+            if request.state not in (RequestState.PREFILL, RequestState.DECODE, RequestState.LOADING):
+                raise Refused(f"{request.id} is {request.state}, only a running request can be preempted")
+            telemetry.log.preempted(scheduler.preempt(request, now, f"command of uid {asker.uid} pid {asker.pid}"))
+            telemetry.event(
+                "command", request=request.num, request_id=request.id, detail=f"preempt {request.id}", **who
+            )
+            fate = "it is queued again" if request.num in scheduler.requests else "it ended"
+            return f"{request.id} preempted; {fate}", []
+        if isinstance(command, Pause):
+            if scheduler.paused:
+                return "already paused", []
+            scheduler.pause()
+            telemetry.event("pause", severity="warn", detail="scheduling stopped; KV stays in place", **who)
+            return "paused; KV stays in place", []
+        if isinstance(command, Resume):
+            if not scheduler.paused:
+                return "was not paused", []
+            scheduler.resume()
+            telemetry.event("resume", **who)
+            return "resumed", []
+        if isinstance(command, ResetPrefixCache):
+            pins = len(scheduler.pins)
+            dropped = scheduler.reset_prefix_cache()
+            self._touch_running()
+            telemetry.event("prefix_reset", severity="warn", blocks=dropped, **who)
+            unpinned = [f"{counted(pins, 'pin')} undone"] if pins else []
+            return f"prefix cache emptied: {dropped} blocks forgot their content", unpinned
+        if isinstance(command, Pin | Unpin):
+            return self._pin(command, who), []
+        if isinstance(command, Compact):
+            return self._compact(command, who), []
+        self.keyframe_wanted = True
+        return "a keyframe is on its way to every viewer", []
+
+    def _set_policy(self, command: SetPolicy, asker: PendingCommand) -> tuple[str, list[str]]:
+        change = self._engine.scheduler.set_policies(command.changes, command.transition, self._engine.clock())
+        old, new = change.old.values(), change.new.values()
+        changed = [axis for axis in new if old[axis] != new[axis]]
+        for preemption in change.preempted:
+            self._telemetry.log.preempted(preemption)
+        scheduler = self._engine.scheduler
+        for axis in changed:
+            waits = axis == "kv_dtype" and scheduler.switching
+            self._telemetry.event(
+                "policy",
+                severity="warn",
+                axis=axis,
+                old=old[axis],
+                new=new[axis],
+                uid=asker.uid,
+                pid=asker.pid,
+                cause=f"transition {command.transition}",
+                detail=scheduler.transition_text()
+                if waits
+                else f"in effect from iteration {self._engine.iteration + 1}",
+            )
+        said = ", ".join(f"{axis} {old[axis]} -> {new[axis]}" for axis in changed)
+        if not changed and not change.preempted:
+            return "nothing to change: these values are in effect already", []
+        said = said or f"{len(change.preempted)} preempted, so that the values in effect hold at once"
+        if scheduler.switching:
+            return f"{said}; {scheduler.transition_text()}", change.effects
+        return f"{said}, in effect from iteration {self._engine.iteration + 1}", change.effects
+
+    def _pin(self, command: Pin | Unpin, who: dict[str, int | None]) -> str:
+        scheduler = self._engine.scheduler
+        if isinstance(command, Pin):
+            known = self._telemetry.finished_request(command.request)
+            pin = scheduler.pin(known or self._find(command.request))
+            said = f"{counted(len(pin.blocks), 'block')} of {pin.name} pinned"
+        else:
+            pin = scheduler.unpin(self._pinned_name(command.request))
+            said = f"{counted(len(pin.blocks), 'block')} of {pin.name} unpinned"
+        self._touch_running()
+        self._telemetry.event(
+            "pin",
+            request=pin.num,
+            request_id=pin.name,
+            blocks=len(pin.blocks),
+            cause=command.type,
+            detail=f"{said}; {scheduler.pool.pinned_total} of {scheduler.pool.total} blocks are pinned now",
+            **who,
+        )
+        return f"{said}; {scheduler.pool.pinned_total} of {scheduler.pool.total} blocks are pinned now"
+
+    def _compact(self, command: Compact, who: dict[str, int | None]) -> str:
+        scheduler = self._engine.scheduler
+        first, end = command.first, command.end
+        whole = first is None and end is None
+        span = None if whole else (first or 0, scheduler.pool.total if end is None else end)
+        count = scheduler.compact(span)
+        where = "" if span is None else f" out of {span[0]} to {span[1]}"
+        if not count:
+            return f"nothing to move{where}: no block with content has a free block to go to"
+        most = scheduler.policies.compaction_moves
+        said = f"{counted(count, 'block')} to be moved{where}, at most {most} an iteration"
+        self._telemetry.event("command", detail=f"compact: {said}", **who)
+        return said
+
+    def _pinned_name(self, wanted: int | str) -> str:
+        pins = self._engine.scheduler.pins.by_name.values()
+        return next((pin.name for pin in pins if wanted in (pin.num, pin.name)), str(wanted))
+
+    def _touch_running(self) -> None:
+        """Pins show in every request that holds pinned blocks."""
+        for request in self._engine.scheduler.running:
+            self._telemetry.touch(request)
+
+    def _find(self, wanted: int | str) -> Request:
+        for request in self._engine.scheduler.requests.values():
+            if wanted in (request.num, request.id):
+                return request
+        raise Refused(f"no live request {wanted!r}; see the requests table for ids")

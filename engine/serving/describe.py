@@ -1,0 +1,77 @@
+"""The hello: what this engine is, in the protocol's terms."""
+
+import os
+import socket
+import time
+import uuid
+from collections.abc import Sequence
+
+from engine.config import EngineConfig
+from engine.memory.groups import KVGroups
+from engine.policies.policy_set import protocol_axes
+from engine.serving.control import COMMANDS
+from kvtop import __version__
+from kvtop.protocol import EngineIdentity, Geometry, Hello, KVGroup, ModelFacts, PoolFacts
+
+
+def hello(
+    config: EngineConfig,
+    *,
+    model: ModelFacts,
+    blocks: int,
+    lower_tiers: Sequence[tuple[str, int]] = (),
+    block_size: int,
+    cache_dtype: str,
+    bytes_per_token: int,
+    groups: KVGroups,
+    device: str,
+    attention: str,
+    max_model_len: int,
+    windows: str | None = None,
+    workload: str | None,
+    notice: str | None,
+    threads: int | None,
+) -> Hello:
+    """The first line for every peer. ``bytes_per_token`` counts K and V of all layers that a block holds; ``lower_tiers``:
+    name and blocks."""
+    capabilities = ["blocks", "requests", "queue", "events"]
+    if config.expose_text:
+        capabilities.append("text")
+    if lower_tiers:
+        capabilities.append("tiers")
+    return Hello(
+        engine=EngineIdentity(
+            name=config.name,
+            kind="kvtop",
+            version=__version__,
+            run=uuid.uuid4().hex,
+            pid=os.getpid(),
+            host=socket.gethostname()[:256],
+            started=time.time(),
+        ),
+        model=model,
+        geometry=Geometry(
+            block_size=block_size,
+            cache_dtype=cache_dtype,
+            bytes_per_token=bytes_per_token,
+            groups=[
+                KVGroup(window=window, layers=len(layers), padding_layers=groups.layer_slots - len(layers))
+                for window, layers in zip(groups.windows, groups.layers, strict=True)
+            ],
+            pools=[PoolFacts(tier=tier, blocks=count) for tier, count in (("device", blocks), *lower_tiers)],
+        ),
+        device=device,
+        attention=attention,
+        capabilities=capabilities,
+        commands=COMMANDS,
+        axes=protocol_axes(),
+        limits={
+            "max_model_len": max_model_len,
+            "windows": windows,
+            "seed": config.seed,
+            "ledger_every": config.ledger_every,
+            "threads": threads,
+        },
+        workload=workload,
+        notice=notice,
+    )

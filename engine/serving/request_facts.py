@@ -1,0 +1,144 @@
+"""What viewers are told of requests: their fields and block tables, whole or as far as they changed."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from engine.requests.request import Request, RequestState
+from engine.scheduling.scheduler import Scheduler
+from kvtop.protocol import RequestChange
+
+KEPT_FINISHED = 32
+"""Finished requests that stay visible before they are forgotten."""
+
+
+class RequestFacts:
+    """Remembers what was told of each request, so that costs follow what changed.
+
+    ``attention_mode`` is the same for every request; ``decode_text`` is given only when text may travel.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        attention_mode: str,
+        decode_text: Callable[[list[int]], str] | None = None,
+    ) -> None:
+        self._scheduler = scheduler
+        self._attention_mode = attention_mode
+        self._decode_text = decode_text
+        self._sent: dict[int, dict[str, Any]] = {}
+        self._table_sent: dict[int, tuple[int, tuple[int, int, int]]] = {}
+        self._touched: dict[int, Request] = {}
+        self._finished: OrderedDict[int, Request] = OrderedDict()
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self._touched)
+
+    def touch(self, request: Request) -> None:
+        """The request may have changed."""
+        self._touched[request.num] = request
+        if request.state is RequestState.FINISHED:
+            self._finished[request.num] = request
+
+    def resend_table(self, request: Request) -> None:
+        """The next frame carries its whole block table, also when that is empty by then."""
+        self._table_sent[request.num] = (0, (-1, -1, -1))
+
+    def finished(self, wanted: int | str) -> Request | None:
+        """The finished request of this num or id, while it is still visible."""
+        return next((r for r in self._finished.values() if wanted in (r.num, r.id)), None)
+
+    def take_changes(self) -> list[RequestChange]:
+        """What changed since the last call about those that were touched."""
+        changes = [change for request in self._touched.values() if (change := self._change(request)) is not None]
+        self._touched.clear()
+        return changes
+
+    def take_forgotten(self) -> list[int]:
+        """Nums of finished requests that are no longer kept."""
+        forgotten = []
+        while len(self._finished) > KEPT_FINISHED:
+            num, _ = self._finished.popitem(last=False)
+            self._sent.pop(num, None)
+            self._table_sent.pop(num, None)
+            forgotten.append(num)
+        return forgotten
+
+    def all(self) -> list[RequestChange]:
+        """All that is known of every request, live or finished."""
+        live = self._scheduler.requests.values()
+        # Beams of a preempted group stand behind their leader; viewers know them and go on to be told what changes.
+        parked = [each for r in live if r.beam is not None for each in r.samples if each in r.beam.seen]
+        return [self._whole(request) for request in (*live, *parked, *self._finished.values())]
+
+    def _whole(self, request: Request) -> RequestChange:
+        return RequestChange.model_construct(
+            num=request.num, table_at=0, table=list(request.block_table), **self._fields(request)
+        )
+
+    def _change(self, request: Request) -> RequestChange | None:
+        known = self._sent.get(request.num, {})
+        fields = self._fields(request)
+        changed = {name: value for name, value in fields.items() if known.get(name) != value}
+        self._sent[request.num] = fields
+        table, (length, life) = request.block_table, self._table_sent.get(request.num, (0, (request.admissions, 0, 0)))
+        now = (request.admissions, request.holes, request.takeovers)
+        if life != now or len(table) < length:
+            length, force = 0, True
+        else:
+            force = False
+        if force or len(table) > length:
+            changed["table_at"], changed["table"] = length, table[length:]
+        self._table_sent[request.num] = (len(table), now)
+        return RequestChange.model_construct(num=request.num, **changed) if changed else None
+
+    def _fields(self, request: Request) -> dict[str, Any]:
+        times = request.times
+        state, tier = self._where(request)
+        fields: dict[str, Any] = {
+            "id": request.id,
+            "label": request.label,
+            "state": state,
+            "tier": tier if self._scheduler.tiers is not None else None,
+            "priority": request.priority,
+            "group": request.group,
+            "siblings": None if request.group is None else request.siblings,
+            "score": request.score,
+            "arrival": request.arrival_wall,
+            "prompt_tokens": request.prompt_tokens,
+            "max_tokens": request.max_tokens,
+            "cached_tokens": request.cached,
+            "computed_tokens": request.computed,
+            "output_tokens": request.output_tokens,
+            "blocks": len(request.held),
+            "pinned_blocks": self._pinned(request),
+            "reserved_blocks": request.reserved_blocks,
+            "phase_since": times.since,
+            "queue_s": times.queue,
+            "prefill_s": times.prefill,
+            "decode_s": times.decode,
+            "preemptions": request.preemptions,
+            "recomputed_tokens": request.recomputed,
+            "ttft_s": request.ttft,
+            "tpot_s": request.tpot if request.state is RequestState.FINISHED else None,
+            "finish_reason": None if request.finish_reason is None else str(request.finish_reason),
+            "cache_dtype": request.kv_dtype or self._scheduler.kv_types.in_force,
+            "attention_mode": self._attention_mode,
+        }
+        if self._decode_text is not None:
+            fields["prompt_text"] = self._decode_text(request.token_ids[: request.prompt_tokens])
+            fields["output_text"] = self._decode_text(request.token_ids[request.prompt_tokens :])
+        return fields
+
+    def _where(self, request: Request) -> tuple[str, str]:
+        """Its state and the tier of its KV, as the protocol names them."""
+        tiers = self._scheduler.tiers
+        if tiers is not None and request.state is RequestState.PREEMPTED and request.num in tiers.swapped:
+            return "swapped", tiers.swapped[request.num].books.name
+        return str(request.state), "device"
+
+    def _pinned(self, request: Request) -> int:
+        pool = self._scheduler.pool
+        return int((pool.pins[request.held] > 0).sum()) if pool.pinned_total else 0

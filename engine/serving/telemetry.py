@@ -1,0 +1,270 @@
+"""Turns what the engine did into frames."""
+
+import itertools
+import time
+from collections.abc import Callable
+
+from engine.core import Engine, Step
+from engine.scheduling.kv_switch import Switch
+from engine.scheduling.output import HeadVerdict
+from engine.serving.event_log import EventLog
+from engine.serving.request_facts import RequestFacts
+from engine.serving.watchdog import Alarm
+from engine.tiers.report import TierReport
+from kvtop.protocol import (
+    Batch,
+    Counters,
+    Durations,
+    Gauges,
+    Geometry,
+    IterationFrame,
+    Keyframe,
+    Queue,
+    Status,
+    Verdict,
+)
+
+QUEUE_SHOWN = 256
+"""Waiting requests named in a frame, from the head."""
+
+
+class Telemetry:
+    """Collects facts between frames and hands them out as an iteration frame or a keyframe.
+
+    ``attention_mode`` describes every request; ``decode_text`` is given only when text may travel.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        bytes_per_token: int,
+        attention_mode: str,
+        decode_text: Callable[[list[int]], str] | None = None,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._engine = engine
+        tiers = engine.scheduler.tiers
+        self._tiers = None if tiers is None else TierReport(tiers)
+        self._bytes_per_token = bytes_per_token
+        self._requests = RequestFacts(engine.scheduler, attention_mode, decode_text)
+        self.log = EventLog(engine, self._requests, wall)
+        self.event = self.log.event
+        self.touch = self._requests.touch
+        self.finished_request = self._requests.finished
+        self._geometry: Geometry | None = None
+        """Where it is not the hello's any more."""
+        self._geometry_sent = True
+        self._wall = wall
+        self._seq = 0
+        self._sent_queue: Queue | None = None
+        self._sent_policy_id = -1
+        self._sent_status: Status | None = None
+        self.frame_ms = 0.0
+        """Milliseconds it took to build the latest frame."""
+        self.ledger_checks = 0
+        self.ledger_violations = 0
+        self._ledger_ms = 0.0
+        self.alarm: Alarm | None = None
+        """What the watchdog finds standing still now."""
+
+    # What happened, as the server learns of it.
+
+    def ledger(self, violations: list[str], ms: float = 0.0) -> None:
+        """The result of one ledger check, which took ``ms`` milliseconds; they go out with the next frame."""
+        self.ledger_checks += 1
+        self._ledger_ms += ms
+        self.ledger_violations += len(violations)
+        for violation in violations[:8]:
+            self.event("ledger", severity="error", detail=violation[:1000])
+
+    def kv_switched(self, switch: Switch, geometry: Geometry) -> None:
+        """The KV cache was made anew, or not; ``geometry`` is how it is now."""
+        self.log.kv_switched(switch)
+        if switch.error is None:
+            self._geometry, self._geometry_sent = geometry, False
+            self._bytes_per_token = switch.new_bytes
+
+    @property
+    def has_news(self) -> bool:
+        tiers = self._engine.scheduler.tiers
+        moved = tiers is not None and bool(tiers.traffic or tiers.news)
+        return bool(moved or len(self.log) or self._requests.has_news or self._status() != self._sent_status)
+
+    # Frames.
+
+    def frame(self, step: Step | None) -> IterationFrame:
+        """What changed since the last frame; ``step`` is None for news outside an iteration."""
+        began = time.perf_counter()
+        engine, scheduler, pool = self._engine, self._engine.scheduler, self._engine.scheduler.pool
+        now = engine.clock() if step is None else step.ended
+        batch = None
+        durations = Durations(publish=self.frame_ms, ledger=self._ledger_ms)
+        if step is not None:
+            self.log.absorb(step)
+            batch = _batch(step)
+            durations = Durations(
+                schedule=step.schedule_ms,
+                forward=step.forward_ms,
+                sample=step.sample_ms,
+                transfer_wait=step.transfer_wait_ms,
+                publish=self.frame_ms,
+                ledger=self._ledger_ms,
+            )
+        self._ledger_ms = 0.0
+        self.log.tier_news()
+        changes = self._requests.take_changes()
+        runs, hashes = pool.changes.take()
+        if self._tiers is not None:
+            below = self._tiers.take_changes()
+            runs, hashes = [*runs, *below[0]], [*hashes, *below[1]]
+        status = self._status()
+        queue = self._queue()
+        policies = scheduler.policies
+        self._seq += 1
+        frame = IterationFrame.model_construct(
+            seq=self._seq,
+            iteration=engine.iteration,
+            wall=self._wall(),
+            mono=now,
+            durations=durations,
+            batch=batch,
+            policy_id=policies.version if policies.version != self._sent_policy_id else None,
+            policy=policies.values() if policies.version != self._sent_policy_id else None,
+            status=status if status != self._sent_status else None,
+            geometry=None if self._geometry_sent else self._geometry,
+            blocks=runs,
+            hashes=hashes,
+            requests=changes,
+            forgotten=self._requests.take_forgotten(),
+            queue=queue if queue != self._sent_queue else None,
+            verdict=_verdict(scheduler.verdict),
+            events=self.log.take(),
+            traffic=[] if self._tiers is None else self._tiers.take_traffic(),
+            tiers=[] if self._tiers is None else self._tiers.changed_levels(*self._device_prefix()),
+            gauges=self._gauges(),
+            counters=self._counters(),
+        )
+        self._geometry_sent = True
+        self._sent_policy_id, self._sent_status, self._sent_queue = policies.version, status, queue
+        self.frame_ms = 1000.0 * (time.perf_counter() - began)
+        return frame
+
+    def keyframe(self) -> Keyframe:
+        """Everything now. Takes nothing away from the next frame: what it holds is repeated there, harmlessly."""
+        engine, scheduler, pool = self._engine, self._engine.scheduler, self._engine.scheduler.pool
+        now = engine.clock()
+        return Keyframe.model_construct(
+            seq=self._seq,
+            iteration=engine.iteration,
+            wall=self._wall(),
+            mono=now,
+            policy_id=scheduler.policies.version,
+            policy=scheduler.policies.values(),
+            status=self._status(),
+            geometry=self._geometry,
+            blocks=[*pool.changes.all_runs(), *([] if self._tiers is None else self._tiers.all_runs())],
+            hashes=[*pool.changes.all_hashes(), *([] if self._tiers is None else self._tiers.all_hashes())],
+            ages=[*pool.changes.all_ages(now), *([] if self._tiers is None else self._tiers.all_ages(now))],
+            tiers=[] if self._tiers is None else self._tiers.levels(*self._device_prefix()),
+            requests=self._requests.all(),
+            queue=self._queue(),
+            verdict=_verdict(scheduler.verdict),
+            events=self.log.recent(),
+            gauges=self._gauges(),
+            counters=self._counters(),
+            recent_batches=list(engine.batch_sizes),
+        )
+
+    # Parts of frames.
+
+    def _device_prefix(self) -> tuple[int, int]:
+        """Prompt tokens found on the device at first admissions, and not found there."""
+        scheduler = self._engine.scheduler
+        below = 0 if scheduler.tiers is None else scheduler.tiers.loaded_tokens
+        found = scheduler.totals.prefix_hit_tokens - below
+        return found, scheduler.totals.prefix_query_tokens - found
+
+    def _queue(self) -> Queue:
+        waiting = self._engine.scheduler.waiting
+        return Queue.model_construct(order=[r.num for r in itertools.islice(waiting, QUEUE_SHOWN)], total=len(waiting))
+
+    def _status(self) -> Status:
+        scheduler, alarm = self._engine.scheduler, self.alarm
+        state, detail = "running" if scheduler.running or len(scheduler.waiting) else "idle", None
+        if scheduler.paused:
+            state = "paused"
+        elif (detail := scheduler.transition_text()) is not None:
+            state = "draining"
+        warning, since = (None, None) if alarm is None else (alarm.text[:500], alarm.since)
+        return Status(state=state, detail=detail, warning=warning, warning_since=since)
+
+    def _gauges(self) -> Gauges:
+        scheduler = self._engine.scheduler
+        pool = scheduler.pool
+        used = pool.active_blocks + pool.shared_blocks
+        return Gauges.model_construct(
+            kv_blocks_total=pool.total,
+            kv_blocks_free=pool.free_blocks,
+            kv_blocks_cached=pool.cached_blocks,
+            kv_blocks_active=pool.active_blocks,
+            kv_blocks_shared=pool.shared_blocks,
+            kv_blocks_transfer=pool.transfer_blocks,
+            kv_blocks_pinned=pool.pinned_blocks,
+            kv_blocks_reserved=scheduler.reserved_blocks,
+            kv_bytes_used=used * pool.block_size * self._bytes_per_token,
+            kv_tokens=pool.tokens_in_use,
+            running=len(scheduler.running),
+            waiting=len(scheduler.waiting),
+            preempted=scheduler.waiting.preempted,
+        )
+
+    def _counters(self) -> Counters:
+        scheduler, totals = self._engine.scheduler, self._engine.scheduler.totals
+        return Counters.model_construct(
+            iterations=self._engine.iteration,
+            prefill_tokens=totals.prefill_tokens,
+            decode_tokens=totals.decode_tokens,
+            prefix_query_tokens=totals.prefix_query_tokens,
+            prefix_hit_tokens=totals.prefix_hit_tokens,
+            recomputed_tokens=totals.recomputed_tokens,
+            admissions=totals.admissions,
+            finished=totals.finished,
+            aborted=totals.aborted,
+            preemptions=totals.preemptions,
+            evictions=scheduler.pool.evictions,
+            host_offload_bytes=0 if scheduler.tiers is None else scheduler.tiers.offloaded_bytes,
+            host_promotions=0 if scheduler.tiers is None else scheduler.tiers.promoted_blocks,
+            ledger_checks=self.ledger_checks,
+            ledger_violations=self.ledger_violations,
+        )
+
+
+def _batch(step: Step) -> Batch:
+    decodes = [item for item in step.plan.items if item.is_decode]
+    prefills = [item for item in step.plan.items if not item.is_decode]
+    return Batch.model_construct(
+        prefill_tokens=sum(item.count for item in prefills),
+        decode_tokens=len(decodes),
+        prefill_requests=len(prefills),
+        decode_requests=len(decodes),
+        token_budget=step.plan.token_budget,
+    )
+
+
+def _verdict(verdict: HeadVerdict | None) -> Verdict | None:
+    if verdict is None:
+        return None
+    head = verdict.request
+    return Verdict.model_construct(
+        request=head.num,
+        request_id=head.id,
+        code=verdict.code,
+        rule=verdict.rule,
+        need_blocks=verdict.need_blocks,
+        available_blocks=verdict.available_blocks,
+        reserved_blocks=verdict.reserved_blocks,
+        watermark_blocks=verdict.watermark_blocks,
+        limit=verdict.limit,
+        detail=verdict.detail,
+    )

@@ -1,0 +1,54 @@
+"""The screen as a picture, drawn without a terminal from a state that stands still."""
+
+import asyncio
+from collections.abc import Sequence
+
+from kvtop.app.app import KvtopApp
+from kvtop.sources.base import Item
+from kvtop.state import EngineState
+from kvtop.term.depth import ColourDepth
+
+
+class _StandStill:
+    """A source that has nothing more to say."""
+
+    title = "picture"
+
+    def start(self) -> None:
+        pass
+
+    def poll(self) -> list[Item]:
+        return []
+
+    def request_keyframe(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def screen_svg(
+    state: EngineState,
+    size: tuple[int, int],
+    now: float,
+    *,
+    depth: ColourDepth = ColourDepth.TRUECOLOR,
+    keys: Sequence[str] = (),
+) -> str:
+    """The screen as it shows ``state``, as SVG.
+
+    ``size``: columns and rows; ``now``: the viewer's monotonic clock; ``keys``: pressed first, to show a dialog or
+    another colour mode.
+    """
+    return asyncio.run(_draw(state, size, now, depth, keys))
+
+
+async def _draw(state: EngineState, size: tuple[int, int], now: float, depth: ColourDepth, keys: Sequence[str]) -> str:
+    app = KvtopApp(_StandStill(), state=state, depth=depth, ticking=False, now=lambda: now)
+    async with app.run_test(size=size) as pilot:
+        app.tick()
+        await pilot.pause()
+        for key in keys:
+            await pilot.press(key)
+            await pilot.pause()
+        return app.export_screenshot(title="kvtop")

@@ -1,0 +1,1 @@
+"""An engine's present state as one document, and its files."""

@@ -1,0 +1,29 @@
+"""Scheduler, pool and tables under thousands of random operations; and that planted faults do not get past the checks."""
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from engine.memory.freelist import FreeListError
+from engine.memory.pool import PoolError
+from tests.engine.faults import FAULTS
+from tests.engine.machine import SchedulerMachine
+
+COMMON = settings(
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+    stateful_step_count=50,
+)
+
+
+def test_books_agree_after_every_operation() -> None:
+    run_state_machine_as_test(SchedulerMachine, settings=settings(COMMON, max_examples=100))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found(fault: str) -> None:
+    searching = settings(COMMON, max_examples=60, phases=[Phase.generate], report_multiple_bugs=False)
+    with FAULTS[fault](), pytest.raises((AssertionError, PoolError, FreeListError, KeyError)):
+        run_state_machine_as_test(SchedulerMachine, settings=searching)

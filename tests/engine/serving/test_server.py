@@ -1,0 +1,248 @@
+"""The serving loop on real sockets, without a model: commands take effect between two iterations and are on record."""
+
+import itertools
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.config import EngineConfig
+from engine.core import Engine
+from engine.memory.groups import KVGroups
+from engine.requests.request import SamplingParams
+from engine.requests.retention import Retention
+from engine.serving.describe import hello
+from engine.serving.server import Server
+from engine.serving.telemetry import Telemetry
+from engine.workload.arrivals import Arrival
+from kvtop.protocol import (
+    Abort,
+    AnyCommand,
+    Compact,
+    Event,
+    ModelFacts,
+    Pause,
+    Pin,
+    Preempt,
+    Reply,
+    RequestKeyframe,
+    ResetPrefixCache,
+    Resume,
+    SetPolicy,
+    Unpin,
+)
+from kvtop.publish import Publisher
+from kvtop.sources.control import ControlClient
+from tests.engine.fake_model import FakeRunner, make_engine
+
+
+class SlowRunner(FakeRunner):
+    """Takes 2 ms a batch, so that tests can look at a running engine."""
+
+    def run(self, items, copies=()):  # type: ignore[no-untyped-def]
+        time.sleep(0.002)
+        return super().run(items, copies)
+
+
+def _arrivals() -> Iterator[Arrival]:
+    for i in itertools.count():
+        yield Arrival(0.0, "T", [i * 7 % 997, *range(20)], 40, 0)
+
+
+class Running:
+    """A served engine and its controller."""
+
+    def __init__(self, folder: Path) -> None:
+        self.engine: Engine
+        self.engine, _ = make_engine(blocks=40, block_size=4, max_running=8, token_budget=64)
+        self.engine.clock = time.monotonic
+        self.engine.runner = SlowRunner()
+        self.telemetry = Telemetry(self.engine, bytes_per_token=8, attention_mode="none")
+        self.publisher = Publisher(
+            hello(
+                EngineConfig(name="t"),
+                model=ModelFacts(name="fake"),
+                blocks=40,
+                block_size=4,
+                cache_dtype="float32",
+                bytes_per_token=8,
+                groups=KVGroups.of((), 1),
+                device="none",
+                attention="none",
+                max_model_len=160,
+                workload=None,
+                notice=None,
+                threads=None,
+            ),
+            folder,
+        )
+        self.server = Server(
+            self.engine, self.telemetry, self.publisher, arrivals=_arrivals(), queue_limit=6, ledger_every=5
+        )
+        self.publisher.start()
+        self.thread = threading.Thread(target=self.server.run, args=(60.0,))
+        self.thread.start()
+        self.client = ControlClient(self.publisher.places[1])
+
+    def ask(self, command: AnyCommand) -> Reply:
+        return self.client.send(command, 20.0)
+
+    def events(self, kind: str) -> list[Event]:
+        return [e for e in self.telemetry.log.recent() if e.kind == kind]
+
+    def until(self, condition, seconds: float = 20.0) -> None:  # type: ignore[no-untyped-def]
+        end = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < end, "waited in vain"
+            time.sleep(0.005)
+
+    def close(self) -> None:
+        self.server.stop()
+        self.thread.join(10)
+        self.publisher.stop()
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    it = Running(tmp_path / "s")
+    it.until(lambda: it.engine.iteration > 5)
+    yield it
+    it.close()
+
+
+def test_a_capacity_switch_holds_from_the_named_iteration_and_is_on_record(running: Running) -> None:
+    running.until(lambda: running.engine.scheduler.totals.preemptions > 0)
+    reply = running.ask(SetPolicy(id="1", changes={"capacity": "guaranteed_no_evict"}, transition="preempt"))
+    assert reply.ok, reply.message
+    assert reply.iteration is not None
+    event = running.events("policy")[-1]
+    assert (event.axis, event.old, event.new) == ("capacity", "max_utilization", "guaranteed_no_evict")
+    assert (event.uid, event.pid) == (os.getuid(), os.getpid())
+    assert event.iteration == reply.iteration - 1
+    assert event.detail == f"in effect from iteration {reply.iteration}"
+    running.until(lambda: running.engine.iteration > reply.iteration + 60)
+    late = [e for e in running.events("preempt") if e.iteration >= reply.iteration]
+    assert late == [], "under guaranteed_no_evict nobody is preempted"
+
+
+def test_a_dry_run_says_what_would_happen_and_changes_nothing(running: Running) -> None:
+    before = running.engine.scheduler.policies
+    reply = running.ask(SetPolicy(id="1", changes={"capacity": "static_batch"}, dry_run=True))
+    assert reply.ok
+    assert reply.effects
+    assert running.engine.scheduler.policies is before
+    assert running.events("policy") == []
+
+
+def test_nonsense_is_refused_in_a_sentence_that_names_axis_and_choices(running: Running) -> None:
+    reply = running.ask(SetPolicy(id="1", changes={"capacity": "magic"}))
+    assert not reply.ok
+    for word in ("capacity", "magic", "max_utilization", "static_batch"):
+        assert word in reply.message
+    reply = running.ask(SetPolicy(id="2", changes={"colour": "red"}))
+    assert not reply.ok
+    assert "colour" in reply.message
+    assert "refused" in (running.events("command")[-1].detail or "")
+
+
+def test_pause_stops_iterations_and_resume_goes_on(running: Running) -> None:
+    assert running.ask(Pause(id="1")).ok
+    stopped = running.engine.iteration
+    running.ask(RequestKeyframe())
+    assert running.engine.iteration == stopped
+    assert running.engine.scheduler.verdict is not None
+    assert running.engine.scheduler.verdict.code == "paused"
+    assert running.ask(Resume(id="2")).ok
+    running.until(lambda: running.engine.iteration > stopped)
+    assert [e.kind for e in running.telemetry.log.recent() if e.kind in ("pause", "resume")] == ["pause", "resume"]
+
+
+def test_abort_and_preempt_reach_the_named_request(running: Running) -> None:
+    victim = running.engine.scheduler.running[-1]
+    reply = running.ask(Preempt(id="1", request=victim.id))
+    if reply.ok:
+        assert running.events("preempt")
+        assert victim.preemptions >= 1
+    ids = [r.id for r in running.engine.scheduler.requests.values()]
+    reply = running.ask(Abort(id="2", request=ids[-1]))
+    assert reply.ok
+    assert any(e.request_id == ids[-1] for e in running.events("abort"))
+    reply = running.ask(Abort(id="3", request="nobody"))
+    assert not reply.ok
+    assert "nobody" in reply.message
+
+
+def test_a_request_is_pinned_and_unpinned_by_its_number_or_its_id(running: Running) -> None:
+    running.until(lambda: running.engine.scheduler.totals.finished > 3)
+    running.ask(Pause(id="0"))
+    finished = running.events("finish")[-1]
+    assert finished.request is not None
+    pool = running.engine.scheduler.pool
+    reply = running.ask(Pin(id="1", request=finished.request))
+    assert reply.ok, reply.message
+    assert f"blocks of {finished.request_id} pinned" in reply.message or "1 block of" in reply.message
+    assert pool.pinned_total > 0
+    assert running.events("pin")[-1].request_id == finished.request_id
+    assert running.telemetry.keyframe().gauges.kv_blocks_pinned == pool.pinned_blocks
+    assert running.ask(Unpin(id="2", request=finished.request_id or "")).ok
+    assert pool.pinned_total == 0
+    reply = running.ask(Unpin(id="3", request="nobody"))
+    assert not reply.ok
+    assert reply.message == "nobody is not pinned"
+
+
+def test_blocks_are_moved_together_on_command(running: Running) -> None:
+    running.until(lambda: running.engine.scheduler.totals.finished > 3)
+    total = running.engine.scheduler.pool.total
+    reply = running.ask(Compact(id="1", first=0, end=total // 2))
+    assert reply.ok, reply.message
+    if "to be moved out of 0 to" in reply.message:
+        running.until(lambda: bool(running.events("compact")))
+        assert "moved out of 0 to" in (running.events("compact")[-1].detail or "")
+    reply = running.ask(Compact(id="2", first=0, end=total + 1))
+    assert not reply.ok
+    assert reply.message == f"blocks 0 to {total + 1} are no range of the pool's blocks 0 to {total}"
+    assert running.ask(Compact(id="3")).ok
+
+
+def test_the_prefix_cache_can_be_emptied(running: Running) -> None:
+    running.until(
+        lambda: running.engine.scheduler.pool.cached_blocks > 0 or running.engine.scheduler.totals.finished > 3
+    )
+    running.ask(Pause(id="0"))
+    assert running.ask(ResetPrefixCache(id="1")).ok
+    assert running.engine.scheduler.pool.cached_blocks == 0
+    assert running.events("prefix_reset")
+
+
+def test_the_ledger_is_checked_while_serving(running: Running) -> None:
+    running.until(lambda: running.telemetry.ledger_checks > 2)
+    assert running.telemetry.ledger_violations == 0
+
+
+def test_a_full_queue_holds_arrivals_back(running: Running) -> None:
+    running.until(lambda: running.engine.iteration > 30)
+    assert len(running.engine.scheduler.waiting) <= 6 + 8
+
+
+def test_what_an_arrival_asks_for_reaches_its_request(running: Running) -> None:
+    kept, drawn = (Retention(0, 4, 80, 9.0),), SamplingParams(temperature=0.5, seed=3)
+    running.server.stop()
+    running.thread.join(10)
+    running.server._next = Arrival(0.0, "X", [5] * 9, 20, 2, retention=kept, n=3, sampling=drawn, salt="tenant 1")
+    running.server._queue_limit = 100
+    running.server._feed()
+    first = next(r for r in running.engine.scheduler.requests.values() if r.label == "X")
+    assert first.sampling == drawn
+    assert len({r.sampling.seed for r in (first, *first.samples)}) == first.siblings == 3
+    for request in (first, *first.samples):
+        assert (request.priority, request.retention, request.cache_salt) == (2, kept, "tenant 1")
+    running.server._next = Arrival(0.0, "Y", [6] * 9, 20, 2, beam=4)
+    running.server._queue_limit = 200
+    running.server._feed()
+    first = next(r for r in running.engine.scheduler.requests.values() if r.label == "Y")
+    assert first.beam is not None
+    assert first.beam.width == first.siblings == 4
