@@ -30,8 +30,9 @@ check: setup
 	$(BIN)/python -m kvtop.protocol.document --check
 	$(BIN)/python -m kvtop.app.manual --check
 
+# One worker a core; what must not run beside itself is kept together (pytest.mark.xdist_group).
 test: setup model check
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -m "not slow" -n logical --dist worksteal
 
 slow: setup model
 	$(BIN)/pytest -m slow

@@ -1,4 +1,10 @@
+import os
+
 from hypothesis import settings
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # One worker a core: threads of torch beyond that only wait for each other. Before anything imports torch.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # No example is judged by how long it took: the machine may be busy with other things.
 settings.register_profile("kvtop", deadline=None)

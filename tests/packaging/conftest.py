@@ -1,0 +1,1 @@
+from tests.e2e.conftest import engines, environment, place  # noqa: F401
