@@ -28,8 +28,8 @@ for words in (["--help"], ["demo", "--help"]):
 """
 
 SCREEN = """
-import asyncio, kvtop.picture, kvtop.state, kvtop.cli, kvtop.commands.attach, kvtop.commands.demo
-assert "kvtop" in kvtop.picture.screen_svg(kvtop.state.EngineState(), (80, 24), 0.0)
+import asyncio, kvtop.app.picture, kvtop.state, kvtop.cli, kvtop.commands.attach, kvtop.commands.demo
+assert "kvtop" in kvtop.app.picture.screen_svg(kvtop.state.EngineState(), (80, 24), 0.0)
 """
 
 SCHEDULE = """
