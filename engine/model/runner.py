@@ -10,7 +10,7 @@ from engine.memory.window import first_seen
 from engine.model.attention.base import AttentionBackend, lay_out_groups
 from engine.model.decoder import Decoder
 from engine.model.kv_cache import KVCache
-from engine.model.sampler import Draw, Sampler, likeliest
+from engine.model.sampler import Draw, Sampler, SamplerError, likeliest
 from engine.requests.batch import BatchItem, BlockCopy, StepOutput
 
 
@@ -50,9 +50,17 @@ class ModelRunner:
         rows = [row for row, item in enumerate(ends) for _ in item.drawing]
         draws = [Draw(each.sampling, each.num, item.start + item.count) for item in items for each in item.drawing]
         sampled = self.sampler.sample(logits if rows == list(range(len(logits))) else logits[rows], draws)
-        wanted = [(item.candidates, item.request.num, item.start + item.count) for _, item in beams]
-        candidates = likeliest(logits[[row for row, _ in beams]], wanted)
-        return StepOutput(sampled, (computed - began) * 1e3, (time.perf_counter() - computed) * 1e3, candidates)
+        candidates = likeliest(logits[[row for row, _ in beams]], [item.candidates for _, item in beams])
+        _must_be_numbers([(draw.request, draw.position) for draw in draws], sampled.bad)
+        _must_be_numbers(
+            [(item.request.num, item.start + item.count) for _, item in beams], [found is None for found in candidates]
+        )
+        return StepOutput(
+            sampled.tokens,
+            (computed - began) * 1e3,
+            (time.perf_counter() - computed) * 1e3,
+            [found for found in candidates if found is not None],
+        )
 
     def _check(self, items: Sequence[BatchItem]) -> None:
         context = self.decoder.config.context
@@ -78,3 +86,10 @@ class ModelRunner:
             strange = int(tokens[(tokens < 0) | (tokens >= vocab)][0])
             raise ValueError(f"request {item.request.id}: token {strange} is not in the vocabulary of {vocab}")
         return tokens
+
+
+def _must_be_numbers(rows: Sequence[tuple[int, int]], bad: Sequence[bool]) -> None:
+    """``rows``: number and position of each request that wanted a token. Raises `SamplerError` for the first bad one."""
+    for (request, position), broken in zip(rows, bad, strict=True):
+        if broken:
+            raise SamplerError(f"request {request}: logits at position {position} are not finite")

@@ -7,6 +7,7 @@ batch and after a preemption, as far as the logits are: matrix products over mor
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,8 +15,14 @@ from torch import Tensor
 
 from engine.requests.request import SamplingParams
 
-NUCLEUS_GUESS = 512
-"""Candidates looked at first for top-p; the whole vocabulary is sorted only where these do not hold enough mass."""
+SORTED_AT_ONCE = 512
+"""So few tokens are put in order by sorting them; of more, only those around the one that is looked for."""
+
+DIGIT_BITS = 12
+"""Bits of a mass by which tokens are told apart at once: of a float32's, exponent and four binary places at first."""
+
+Masses = np.ndarray[tuple[int], np.dtype[np.float32]]
+"""Probability mass of each token, none negative; together about 1."""
 
 
 class SamplerError(ArithmeticError):
@@ -31,27 +38,34 @@ class Draw:
     position: int
 
 
+@dataclass(frozen=True, slots=True)
+class SamplerOutput:
+    """One entry a row. ``tokens``: the ids; where ``bad``, 0, for those logits are no numbers (NaN or infinite)."""
+
+    tokens: list[int]
+    bad: list[bool]
+
+
 class Sampler:
     """Requests without a seed of their own get one from ``seed`` (drawn by chance when None) and their number."""
 
     def __init__(self, seed: int | None = None) -> None:
         self._seed = secrets.randbits(64) if seed is None else seed
 
-    def sample(self, logits: Tensor, draws: Sequence[Draw]) -> list[int]:
-        """One token id for each row of ``logits`` (``[rows, vocab]``). Raises `SamplerError` on NaN or infinity."""
+    def sample(self, logits: Tensor, draws: Sequence[Draw]) -> SamplerOutput:
+        """One token id for each row of ``logits`` (``[rows, vocab]``). No row's fate depends on another's."""
         if not draws:
-            return []
+            return SamplerOutput([], [])
         highest, best = logits.max(dim=-1)
         tokens: list[int] = best.tolist()
-        for draw, fine in zip(draws, torch.isfinite(highest).tolist(), strict=True):
-            if not fine:
-                raise SamplerError(f"request {draw.request}: logits at position {draw.position} are not finite")
-        random = [row for row, draw in enumerate(draws) if draw.params.temperature > 0]
+        bad: list[bool] = (~torch.isfinite(highest)).tolist()
+        tokens = [0 if broken else token for token, broken in zip(tokens, bad, strict=True)]
+        random = [row for row, draw in enumerate(draws) if draw.params.temperature > 0 and not bad[row]]
         if random:
             chosen = self._choose(logits[random], [draws[row] for row in random])
             for row, token in zip(random, chosen, strict=True):
                 tokens[row] = token
-        return tokens
+        return SamplerOutput(tokens, bad)
 
     def uniform(self, draw: Draw) -> float:
         """The draw's number in [0, 1). Philox with the seed as key and the position as counter (Salmon et al., 2011)."""
@@ -66,24 +80,25 @@ class Sampler:
         temperatures = torch.tensor([draw.params.temperature for draw in draws], **place)  # type: ignore[arg-type]
         # The highest is taken off first, so that a tiny temperature cannot overflow.
         shifted = logits.float() - logits.float().amax(dim=-1, keepdim=True)
-        masses = torch.softmax(shifted / temperatures[:, None], dim=-1).cpu().double().numpy()
+        masses = torch.softmax(shifted / temperatures[:, None], dim=-1).cpu().numpy()
         return [choose(row, draw.params.top_p, self.uniform(draw)) for row, draw in zip(masses, draws, strict=True)]
 
 
-def likeliest(logits: Tensor, wanted: Sequence[tuple[int, int, int]]) -> list[list[tuple[int, float]]]:
+def likeliest(logits: Tensor, counts: Sequence[int]) -> list[list[tuple[int, float]] | None]:
     """The likeliest next tokens of each row, with their log-probabilities (nats, float32), before any temperature.
 
-    ``wanted`` for each row: how many (the whole vocabulary at most), and the request and position for errors. Likeliest
-    first, of equals the lower id. Raises `SamplerError` on NaN or infinity.
+    ``counts`` for each row: how many (the whole vocabulary at most). Likeliest first, of equals the lower id. None for a
+    row whose logits are no numbers.
     """
-    if not wanted:
+    if not counts:
         return []
     log_probabilities = torch.log_softmax(logits.float(), dim=-1)
-    found = []
-    for row, (count, request, position) in zip(log_probabilities, wanted, strict=True):
+    found: list[list[tuple[int, float]] | None] = []
+    for row, count in zip(log_probabilities, counts, strict=True):
         lowest = torch.topk(row, min(count, len(row))).values[-1]
         if not torch.isfinite(lowest):
-            raise SamplerError(f"request {request}: logits at position {position} are not finite")
+            found.append(None)
+            continue
         # More than wanted where several are equal to the last: topk does not say which of them it takes.
         ids = torch.nonzero(row >= lowest).flatten()
         pairs = zip(ids.tolist(), row[ids].tolist(), strict=True)
@@ -96,36 +111,46 @@ _SEEDED = _MASK
 """Second half of a seeded request's key: no request without a seed has this number."""
 
 
-def choose(masses: np.ndarray[tuple[int], np.dtype[np.float64]], top_p: float, uniform: float) -> int:
+def choose(masses: Masses, top_p: float, uniform: float) -> int:
     """The token at ``uniform`` of the probability mass, after cutting to the smallest set that holds ``top_p``.
 
     Nucleus sampling: Holtzman et al., "The Curious Case of Neural Text Degeneration" (2020). Of equal masses the lower
-    id comes first. ``masses`` sum to about 1.
+    id comes first; a token without mass is never chosen.
     """
     if top_p >= 1.0:
-        ids = np.arange(len(masses))
-        running = np.cumsum(masses)
-    else:
-        ids, running = _nucleus(masses, top_p)
-    place = int(np.searchsorted(running, uniform * running[-1], side="right"))
-    return int(ids[min(place, len(ids) - 1)])
+        running = np.cumsum(masses, dtype=np.float64)
+        return _first(running, uniform * running[-1], "right")
+    _, kept = _at(masses, top_p * float(masses.sum(dtype=np.float64)), "left")
+    # Below what is kept even where the product is rounded up to it: nothing outside the set is chosen.
+    return _at(masses, min(uniform * kept, np.nextafter(kept, 0.0)), "right")[0]
 
 
-def _nucleus(
-    masses: np.ndarray[tuple[int], np.dtype[np.float64]], top_p: float
-) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], np.ndarray[tuple[int], np.dtype[np.float64]]]:
-    """Ids of the nucleus by falling mass, and their running sums."""
-    enough = top_p * masses.sum()
-    guess = min(NUCLEUS_GUESS, len(masses))
-    while True:
-        if guess < len(masses):
-            threshold = np.partition(masses, len(masses) - guess)[len(masses) - guess]
-            candidates = np.flatnonzero(masses >= threshold)
-        else:
-            candidates = np.arange(len(masses))
-        ids = candidates[np.argsort(-masses[candidates], kind="stable")]
-        running = np.cumsum(masses[ids])
-        if running[-1] >= enough or guess == len(masses):
-            size = int(np.searchsorted(running, enough, side="left")) + 1
-            return ids[:size], running[:size]
-        guess = len(masses)
+def _at(masses: Masses, wanted: float, side: Literal["left", "right"]) -> tuple[int, float]:
+    """Going through the tokens by falling mass: the first with which the sum is ``wanted`` at least (left) or more
+    (right), and that sum.
+
+    As a radix sort would, but only the tokens that share the digits of the one that is looked for are looked at again:
+    no more than a few hundred are ever sorted, whatever the distribution.
+    """
+    # The bits of floats that are not negative rise with them.
+    ids, keys, kept, before, shift = None, masses.view(np.int32), masses, 0.0, 31
+    while len(kept) > SORTED_AT_ONCE and shift:
+        bits = min(DIGIT_BITS, shift)
+        shift -= bits
+        digits = (keys >> shift) & ((1 << bits) - 1)
+        running = before + np.cumsum(np.bincount(digits, weights=kept)[::-1])
+        place = _first(running, wanted, side)
+        before = float(running[place - 1]) if place else before
+        same = np.flatnonzero(digits == len(running) - 1 - place)
+        ids = same if ids is None else ids[same]
+        keys, kept = keys[same], kept[same]
+    order = np.argsort(-kept, kind="stable")
+    running = before + np.cumsum(kept[order], dtype=np.float64)
+    place = _first(running, wanted, side)
+    found = order[place]
+    return int(found if ids is None else ids[found]), float(running[place])
+
+
+def _first(running: np.ndarray[Any, np.dtype[Any]], wanted: float, side: Literal["left", "right"]) -> int:
+    """The first place where the running sum is as ``_at`` says; the last that adds to it where, rounded, none is."""
+    return min(int(np.searchsorted(running, wanted, side)), int(np.searchsorted(running, running[-1], "left")))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from engine.model.load import random_model
-from engine.model.sampler import SamplerError, likeliest
+from engine.model.sampler import likeliest
 from engine.requests.batch import BatchItem
 from engine.requests.request import FinishReason
 from engine.scheduling.beam_steps import add_beams
@@ -99,15 +99,23 @@ def test_frames_add_up_while_beams_take_over_tables_and_are_preempted(seed: int)
 
 
 def test_the_likeliest_tokens_of_each_row() -> None:
-    logits = torch.tensor([[0.0, 2.0, 1.0, 2.0, -1.0], [3.0, 3.0, 3.0, 3.0, 3.0], [0.0, 9.0, 0.0, 0.0, 0.0]])
-    first, equal, short = likeliest(logits, [(3, 0, 0), (2, 0, 0), (9, 0, 0)])
+    logits = torch.tensor(
+        [
+            [0.0, 2.0, 1.0, 2.0, -1.0],
+            [3.0, 3.0, 3.0, 3.0, 3.0],
+            [0.0, 9.0, 0.0, 0.0, 0.0],
+            [0.0, math.nan, 1.0, 0.0, 0.0],
+        ]
+    )
+    first, equal, short, broken = likeliest(logits, [3, 2, 9, 1])
+    assert first is not None
+    assert short is not None
     assert [token for token, _ in first] == [1, 3, 2]
     normalizer = math.log(sum(math.exp(value) for value in (0.0, 2.0, 1.0, 2.0, -1.0)))
     assert [value for _, value in first] == pytest.approx([2 - normalizer, 2 - normalizer, 1 - normalizer])
     assert equal == [(0, pytest.approx(-math.log(5))), (1, pytest.approx(-math.log(5)))]
     assert [token for token, _ in short] == [1, 0, 2, 3, 4]
-    with pytest.raises(SamplerError, match="request 7: logits at position 4 are not finite"):
-        likeliest(torch.tensor([[0.0, math.nan]]), [(1, 7, 4)])
+    assert broken is None
 
 
 def test_the_runner_hands_out_candidates_beside_tokens() -> None:
