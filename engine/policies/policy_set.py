@@ -30,6 +30,8 @@ AXES: dict[str, PolicyAxis] = {
             kind="choice",
             help="When a request may start, and who yields when memory runs out.",
             choices={name: rule.help for name, rule in CAPACITIES.items()},
+            transition=True,
+            transition_values=[name for name, rule in CAPACITIES.items() if rule.reserves],
         ),
         PolicyAxis(
             name="order",
@@ -110,6 +112,7 @@ AXES: dict[str, PolicyAxis] = {
             minimum=0.0,
             maximum=0.9,
             unit="of the pool",
+            transition=True,
         ),
         PolicyAxis(
             name="compaction",
@@ -130,6 +133,7 @@ AXES: dict[str, PolicyAxis] = {
             kind="choice",
             help="Element type of the KV cache. A change takes effect once nothing runs, and forgets all that was cached.",
             choices=KV_DTYPES,
+            transition=True,
         ),
         PolicyAxis(
             name="prefix_cache",
@@ -149,6 +153,7 @@ AXES: dict[str, PolicyAxis] = {
             minimum=1,
             maximum=65536,
             unit="requests",
+            transition=True,
         ),
         PolicyAxis(
             name="token_budget",
@@ -173,8 +178,8 @@ AXES: dict[str, PolicyAxis] = {
 
 
 def protocol_axes() -> list[PolicyAxis]:
-    """The axes as the hello carries them."""
-    return list(AXES.values())
+    """The axes as the hello carries them: each says whether its transition matters."""
+    return [axis.model_copy(update={"transition": bool(axis.transition)}) for axis in AXES.values()]
 
 
 def validate(name: str, value: PolicyValue) -> PolicyValue:

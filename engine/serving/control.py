@@ -39,8 +39,10 @@ class Refused(ValueError):
 class Control:
     """Executes commands on the engine's own thread."""
 
-    def __init__(self, engine: Engine, telemetry: Telemetry) -> None:
+    def __init__(self, engine: Engine, telemetry: Telemetry, run: str) -> None:
+        """``run``: this life of the engine, as its hello names it."""
         self._engine = engine
+        self._run = run
         self._telemetry = telemetry
         self.keyframe_wanted = False
 
@@ -49,6 +51,8 @@ class Control:
         command = pending.command
         dry = isinstance(command, SetPolicy) and command.dry_run
         try:
+            if (missed := command.missed_run(self._run)) is not None:
+                raise Refused(missed)
             message, effects = self._do(command, pending)
         except ValueError as error:
             if not dry:

@@ -37,7 +37,7 @@ class Server:
         self.engine = engine
         self.telemetry = telemetry
         self.publisher = publisher
-        self.control = Control(engine, telemetry)
+        self.control = Control(engine, telemetry, publisher.hello.engine.run)
         self._arrivals = arrivals
         self._next = None if arrivals is None else next(arrivals, None)
         self._queue_limit = queue_limit

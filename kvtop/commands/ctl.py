@@ -93,30 +93,32 @@ def _answer(name: str, reply: Reply) -> str:
 
 def _command(options: argparse.Namespace, hello: Hello | None) -> Command:
     id = f"ctl-{os.getpid()}"
+    # What is typed was read off this run: an engine that restarts under the command must not take it.
+    run = None if hello is None else hello.engine.run
     match options.verb:
         case "set":
             axes = {} if hello is None else {axis.name: axis for axis in hello.axes}
             changes = {name: typed(axes.get(name), text) for name, text in _pairs(options.changes).items()}
-            return SetPolicy(id=id, changes=changes, transition=options.transition, dry_run=options.dry_run)
+            return SetPolicy(id=id, run=run, changes=changes, transition=options.transition, dry_run=options.dry_run)
         case "abort":
-            return Abort(id=id, request=_request(options.request))
+            return Abort(id=id, run=run, request=_request(options.request))
         case "preempt":
-            return Preempt(id=id, request=_request(options.request))
+            return Preempt(id=id, run=run, request=_request(options.request))
         case "pause":
-            return Pause(id=id)
+            return Pause(id=id, run=run)
         case "resume":
-            return Resume(id=id)
+            return Resume(id=id, run=run)
         case "reset-prefix-cache":
-            return ResetPrefixCache(id=id)
+            return ResetPrefixCache(id=id, run=run)
         case "compact":
             first, end = options.range or (None, None)
-            return Compact(id=id, first=first, end=end)
+            return Compact(id=id, run=run, first=first, end=end)
         case "pin":
-            return Pin(id=id, request=_request(options.request))
+            return Pin(id=id, run=run, request=_request(options.request))
         case "unpin":
-            return Unpin(id=id, request=_request(options.request))
+            return Unpin(id=id, run=run, request=_request(options.request))
         case _:
-            return RequestKeyframe(id=id)
+            return RequestKeyframe(id=id, run=run)
 
 
 def _pairs(settings: list[str]) -> dict[str, str]:

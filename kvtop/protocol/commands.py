@@ -9,9 +9,30 @@ from kvtop.protocol.hello import PolicyValue
 
 
 class Command(Message):
-    """Base: ``id`` is the asker's own and comes back in the reply."""
+    """Base: ``id`` is the asker's own and comes back in the reply.
+
+    ``run`` says which life of the engine the asker looked at: requests are named by numbers that start again with each.
+    """
 
     id: str = Field(min_length=1, max_length=64, description="the asker's own; comes back in the reply")
+    run: str | None = Field(
+        default=None,
+        max_length=64,
+        description="the run that is meant, as the hello names it; refused where another one goes on. Absent: any",
+    )
+
+    def missed_run(self, run: str) -> str | None:
+        """Why this command is not for ``run``, in a sentence that names both runs; None where it is, or may be."""
+        if self.run is None or self.run == run:
+            return None
+        meant, now = _short(self.run, run)
+        return f"this was meant for run {meant} of the engine, which is over; what goes on now is run {now}"
+
+
+def _short(*runs: str) -> list[str]:
+    """Names of runs for a sentence: eight characters, where those tell them apart."""
+    cut = [run[:8] for run in runs]
+    return cut if len(set(cut)) == len(runs) else list(runs)
 
 
 class SetPolicy(Command):

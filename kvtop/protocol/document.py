@@ -145,7 +145,8 @@ those of a live one are never taken over.
 8. **Time.** Differences of time are taken between `mono` values (a monotonic clock of the engine's host); `wall` is for
    display.
 9. **Commands** take effect between two iterations and get one `reply` with the asker's id; one that is open when the
-   engine stops is refused. A controller with many commands open, or many replies unread, is not read from for a while.
+   engine stops is refused. One that names a `run` is refused by any other: requests are named by numbers that start
+   again with each run. A controller with many commands open, or many replies unread, is not read from for a while.
 10. **Faults.** A line that cannot be used gets a `fault` with a code and the place; the connection goes on unless the
     fault is `fatal`. Lines of a peer are at most {MAX_COMMAND_BYTES:,} bytes long, those of an engine {MAX_FRAME_BYTES:,}.
 11. **Text.** Prompts and generated text travel only if the engine was started with `--expose-text`.

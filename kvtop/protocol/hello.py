@@ -111,6 +111,24 @@ class PolicyAxis(Message):
     minimum: float | None = Field(default=None, description="smallest value, for numbers")
     maximum: float | None = Field(default=None, description="largest value, for numbers")
     unit: str | None = Field(default=None, description="unit of the number")
+    transition: bool | None = Field(
+        default=None,
+        description="whether the present state may break a new value, so that the transition of set_policy matters; "
+        "of numbers: where they are lowered. Null: the engine does not say",
+    )
+    transition_values: list[str] = Field(
+        default_factory=list, description="for kind choice: the values that it may break; empty: any"
+    )
+
+    def asks_transition(self, old: PolicyValue | None, new: PolicyValue) -> bool:
+        """Whether it matters how the engine goes from ``old`` (None: unknown) to ``new``; where unknown, it may."""
+        if self.transition is None:
+            return True
+        if not self.transition:
+            return False
+        if self.kind in ("int", "float") and isinstance(old, int | float) and isinstance(new, int | float):
+            return new < old
+        return not self.transition_values or new in self.transition_values
 
 
 class Hello(Message):

@@ -36,6 +36,8 @@ class ControlClient:
     def send(self, command: Command, timeout: float = 10.0) -> Reply:
         """The engine's reply, which may be a refusal (``ok`` false). Blocks ``timeout`` seconds at most.
 
+        A command for a run that is over is not sent at all: an engine of an older version would not look at its run.
+
         Raises `ControlError`.
         """
         line = encode(command)
@@ -46,6 +48,8 @@ class ControlClient:
         except ConnectError as error:
             raise ControlError(_advice(error)) from None
         try:
+            if (missed := command.missed_run(talk.hello.engine.run)) is not None:
+                raise ControlError(f"not sent: {missed}")
             talk.send(encode(ClientHello(client=self._client)) + line)
             return self._reply(talk, command)
         except ConnectTimeout:

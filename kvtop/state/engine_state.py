@@ -353,6 +353,11 @@ class EngineState:
     # -- what is asked ------------------------------------------------------------------------------------------
 
     @property
+    def run(self) -> str | None:
+        """Which life of the engine all this is about; None before its hello."""
+        return self.hello.engine.run if self.hello else None
+
+    @property
     def engine_kind(self) -> str:
         return self.hello.engine.kind if self.hello else "this engine"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kvtop.commands.ctl import allows, never_right, typed
-from kvtop.protocol import Abort, Compact, Pin, PolicyAxis, SetPolicy
+from kvtop.protocol import Abort, Command, Compact, Pin, PolicyAxis, SetPolicy
 from tests.cli.fakes import SECRET, FakeEngine, fake_hello
 from tests.cli.run import assert_one_line, environment, kvtop
 
@@ -211,6 +211,7 @@ def test_json_replies(folder: Path, engine: FakeEngine) -> None:
     (command,) = engine.seen
     assert isinstance(command, Abort)
     assert command.request == 7
+    assert command.run == fake_hello().engine.run, "what it read of the engine is what it commands"
 
 
 @pytest.mark.parametrize(
@@ -230,6 +231,9 @@ def test_json_replies(folder: Path, engine: FakeEngine) -> None:
 def test_the_other_verbs(folder: Path, engine: FakeEngine, verb: list[str]) -> None:
     done = kvtop(folder, "ctl", *verb)
     assert done.returncode == 0, done.stderr
+    (command,) = engine.seen
+    assert isinstance(command, Command)
+    assert command.run == fake_hello().engine.run
 
 
 def test_policies_shows_what_holds_and_what_may_be_typed(folder: Path, engine: FakeEngine) -> None:

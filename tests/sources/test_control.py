@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kvtop.protocol import Bye, Fault, Pause, Reply, SetPolicy
+from kvtop.protocol import Abort, Bye, Fault, Pause, Reply, SetPolicy
 from kvtop.sources.control import ControlClient, ControlError
 from tests.publish.kit import hello, running
 from tests.sources.kit import Line, Scripted
@@ -30,6 +30,17 @@ def test_a_command_comes_back_as_its_reply(folder: Path) -> None:
         first = client.send(Pause(id="one"))
         assert (first.ok, first.id, first.iteration) == (True, "one", 1)
         assert client.send(SetPolicy(id="two", changes={"queue": "fcfs"})).id == "two"
+
+
+def test_a_command_for_another_run_is_not_sent(folder: Path) -> None:
+    with running(folder) as engine:
+        client = ControlClient(folder / "toy.ctl.sock")
+        with pytest.raises(
+            ControlError, match=r"^not sent: this was meant for run run-0 .* is over; .* now is run run-1$"
+        ):
+            client.send(Abort(id="one", run="run-0", request=3))
+        assert engine.asked == []
+        assert client.send(Abort(id="two", run="run-1", request=3)).ok
 
 
 def test_other_lines_and_other_answers_are_passed_over(scripted: Callable[..., Path]) -> None:

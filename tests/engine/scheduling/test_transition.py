@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
+from engine.policies.policy_set import protocol_axes
 from engine.requests.request import FinishReason, RequestState
+from engine.scheduling.transition import TRANSITIONS
+from kvtop.protocol import PolicyAxis, PolicyValue
 from tests.engine.driving import Drive
 
 
@@ -263,6 +266,34 @@ def test_another_order_takes_effect_on_those_who_wait() -> None:
 )
 def test_every_axis_says_what_changing_it_does(changes: dict[str, Any], says: str) -> None:
     assert change(overcommitted(), **changes)[0].startswith(says)
+
+
+def _other_values(axis: PolicyAxis, now: PolicyValue) -> list[PolicyValue]:
+    if axis.kind == "choice":
+        return [value for value in axis.choices if value != now]
+    if axis.kind == "bool":
+        return [not now]
+    low, high = axis.minimum or 0, min(axis.maximum or 0, 64)
+    return [value for value in (low, high) if value != now]
+
+
+def test_the_axes_that_ask_for_a_transition_are_those_where_it_makes_a_difference() -> None:
+    drive = overcommitted()
+    drive.scheduler.pin(drive.requests[1])
+    assert drive.scheduler.pool.pinned_total
+    differs, says = set(), set()
+    for axis in protocol_axes():
+        now = drive.scheduler.policies.values()[axis.name]
+        for value in _other_values(axis, now):
+            changes = {axis.name: value}
+            try:
+                drain, preempt = (drive.scheduler.preview(changes, transition) for transition in TRANSITIONS)
+            except ValueError:
+                continue  # this engine has no such tier or type
+            differs |= {(axis.name, value)} if drain != preempt else set()
+            says |= {(axis.name, value)} if axis.asks_transition(now, value) else set()
+    assert differs == says
+    assert {name for name, _ in says} == {"capacity", "pin_limit", "kv_dtype", "max_running"}
 
 
 def test_a_small_budget_says_who_gets_nothing() -> None:

@@ -1,7 +1,9 @@
 """The serving loop on real sockets, without a model: commands take effect between two iterations and are on record."""
 
 import itertools
+import json
 import os
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -33,6 +35,7 @@ from kvtop.protocol import (
     Resume,
     SetPolicy,
     Unpin,
+    encode,
 )
 from kvtop.publish import Publisher
 from kvtop.sources.control import ControlClient
@@ -173,6 +176,51 @@ def test_abort_and_preempt_reach_the_named_request(running: Running) -> None:
     reply = running.ask(Abort(id="3", request="nobody"))
     assert not reply.ok
     assert "nobody" in reply.message
+
+
+def test_a_command_for_a_run_that_is_over_reaches_nobody_and_is_on_record(running: Running) -> None:
+    running.until(lambda: running.engine.scheduler.running)
+    running.ask(Pause(id="0"))
+    scheduler, run = running.engine.scheduler, running.publisher.hello.engine.run
+    victim, before = scheduler.running[0], (scheduler.policies, len(scheduler.requests))
+    meant: list[AnyCommand] = [
+        Abort(id="1", run="0ld-run-of-before", request=victim.num),
+        Preempt(id="2", run="0ld-run-of-before", request=victim.num),
+        Pin(id="3", run="0ld-run-of-before", request=victim.num),
+        Unpin(id="4", run="0ld-run-of-before", request=victim.num),
+        SetPolicy(id="5", run="0ld-run-of-before", changes={"max_running": 1}),
+        SetPolicy(id="6", run="0ld-run-of-before", changes={"max_running": 1}, dry_run=True),
+        Resume(id="7", run="0ld-run-of-before"),
+        ResetPrefixCache(id="8", run="0ld-run-of-before"),
+        Compact(id="9", run="0ld-run-of-before"),
+    ]
+    for command in meant:
+        line = encode(command)
+        reply = _say(running.publisher.places[1], line)
+        assert (reply["id"], reply["ok"]) == (command.id, False)
+        assert reply["message"] == (
+            f"this was meant for run 0ld-run- of the engine, which is over; what goes on now is run {run[:8]}"
+        )
+    assert scheduler.paused
+    assert victim in scheduler.running
+    assert (scheduler.policies, len(scheduler.requests)) == before
+    assert scheduler.pool.pinned_total == 0
+    assert (running.events("command")[-1].detail or "").startswith("compact refused: this was meant for run 0ld-run-")
+    # The run that goes on, named or not.
+    assert running.ask(Preempt(id="10", run=run, request=victim.num)).ok
+    assert running.ask(Resume(id="11")).ok
+
+
+def _say(place: Path, line: bytes) -> dict[str, object]:
+    """The reply to a line that is sent as it is, without a client that looks at it first."""
+    with socket.socket(socket.AF_UNIX) as peer, peer.makefile("rb") as lines:
+        peer.settimeout(20)
+        peer.connect(str(place))
+        peer.sendall(line)
+        while True:
+            said: dict[str, object] = json.loads(lines.readline())
+            if said["type"] == "reply":
+                return said
 
 
 def test_a_request_is_pinned_and_unpinned_by_its_number_or_its_id(running: Running) -> None:
