@@ -1,5 +1,8 @@
 """What every message of the protocol has in common: versions, limits, and the base model."""
 
+from functools import cache
+from typing import Any, Self
+
 from pydantic import BaseModel, ConfigDict
 
 PROTOCOL_MAJOR = 1
@@ -25,6 +28,26 @@ class Message(BaseModel):
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
+
+    @classmethod
+    def trusted(cls, fields: dict[str, Any]) -> Self:
+        """As `model_construct`, several times faster: for messages of which hundreds are made in an iteration.
+
+        What ``fields`` leaves out is None, whatever its default is; nothing is checked.
+        """
+        message = cls.__new__(cls)
+        # What pydantic keeps of an instance; `model_construct` sets the same four.
+        object.__setattr__(message, "__dict__", {**_nothing(cls), **fields})
+        object.__setattr__(message, "__pydantic_fields_set__", set(fields))
+        object.__setattr__(message, "__pydantic_extra__", None)
+        object.__setattr__(message, "__pydantic_private__", None)
+        return message
+
+
+@cache
+def _nothing(kind: type[Message]) -> dict[str, None]:
+    """Every field of ``kind``, in its order, as None."""
+    return dict.fromkeys(kind.model_fields)
 
 
 def parse_version(text: str) -> tuple[int, int]:

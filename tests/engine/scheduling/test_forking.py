@@ -246,7 +246,7 @@ def test_strangers_cannot_share_a_block_that_is_written() -> None:
 
 def test_the_server_takes_a_number_of_samples() -> None:
     engine, telemetry = make_engine()
-    server = Server(engine, telemetry, Mock(spec=Publisher))
+    server = Server(engine, telemetry, Mock(spec=Publisher, hello=Mock()))
     first = server.submit([1, 2, 3, 4, 5], 6, n=3)
     alone = server.submit([6, 7], 6)
     assert [sample.num for sample in (first, *first.samples, alone)] == [0, 1, 2, 3]

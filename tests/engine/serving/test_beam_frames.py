@@ -24,7 +24,7 @@ from tests.engine.serving.test_telemetry import _seen, _turn
 
 def test_the_server_takes_a_beam_width() -> None:
     engine, telemetry = make_engine(blocks=64)
-    server = Server(engine, telemetry, Mock(spec=Publisher))
+    server = Server(engine, telemetry, Mock(spec=Publisher, hello=Mock()))
     first = server.submit([1, 2, 3, 4, 5], 6, beam=4, length_penalty=0.5)
     alone = server.submit([6, 7], 6)
     beam = first.beam
@@ -43,7 +43,7 @@ def test_the_server_takes_a_beam_width() -> None:
 @pytest.mark.parametrize(("beam", "n"), [(1, 1), (17, 1), (0, 1), (4, 2)])
 def test_the_server_refuses_other_widths_and_samples_of_beams(beam: int, n: int) -> None:
     engine, telemetry = make_engine()
-    server = Server(engine, telemetry, Mock(spec=Publisher))
+    server = Server(engine, telemetry, Mock(spec=Publisher, hello=Mock()))
     with pytest.raises(ValueError, match=f"a beam search has 2 to 16 beams and n=1, not {beam} and n={n}"):
         server.submit([1], 1, n=n, beam=beam)
     assert not engine.scheduler.requests
