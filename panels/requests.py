@@ -6,7 +6,7 @@ from textual.message import Message
 from kvtop.state import EngineState
 from kvtop.term.keys import Where, bindings
 from kvtop.views.glyphs import UNICODE, Glyphs
-from kvtop.views.requests import RequestsView, move_selection, ordered, request_rows, requests_title, row_at
+from kvtop.views.requests import RequestsView, found, move_selection, request_rows, requests_title, row_at
 from kvtop.views.rows import Row
 from panels.panel import TitledPanel
 
@@ -108,15 +108,15 @@ class RequestsPanel(TitledPanel):
         self._move(-max(1, self.body_height - 2))
 
     def _go_to(self, place: int) -> None:
-        rows = ordered(self.state, self.view, self.now)
+        rows = found(self.state, self.view, self.now).rows(place, 1)
         if rows:
-            self.select(rows[place].num)
+            self.select(rows[0].num)
 
     def action_top(self) -> None:
         self._go_to(0)
 
     def action_bottom(self) -> None:
-        self._go_to(-1)
+        self._go_to(len(found(self.state, self.view, self.now)) - 1)
 
     def action_sort(self) -> None:
         self.view.cycle_sort()

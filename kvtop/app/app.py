@@ -230,7 +230,7 @@ class KvtopApp(FrontBufferApp[int]):
 
     def _mark_selected(self) -> None:
         num = self.requests.view.selected
-        row = (self.feed.shown.requests or {}).get(num) if num is not None else None
+        row = self.feed.shown.request(num) if num is not None else None
         self.map.select(None if row is None else row.table or self.feed.shown.held_below(row.num))
 
     def _redraw_all(self) -> None:
@@ -265,7 +265,7 @@ class KvtopApp(FrontBufferApp[int]):
         self._mark_selected()
 
     def on_requests_panel_wanted(self, message: RequestsPanel.Wanted) -> None:
-        row = (self.feed.shown.requests or {}).get(message.num)
+        row = self.feed.shown.request(message.num)
         if row is None:
             self._say("that request is gone", "warning")
         elif message.what == "open":

@@ -137,7 +137,7 @@ def _to_move(state: EngineState) -> list[str]:
     owners = blocks.owner[above]
     nums, counts = np.unique(owners[owners >= 0], return_counts=True)
     most = sorted(zip(counts.tolist(), nums.tolist(), strict=True), reverse=True)
-    rows = state.requests or {}
+    rows: Mapping[int, RequestRow] = state.requests or {}
     named = [f"{count(n)} of {clean(rows[num].name, 32) if num in rows else f'#{num}'}" for n, num in most[:3]]
     if len(most) > 3:
         named.append(f"{count(sum(n for n, _ in most[3:]))} of {plural(len(most) - 3, 'other request')}")

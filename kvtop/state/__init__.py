@@ -6,6 +6,7 @@ from kvtop.state.engine_state import EngineState, Link, Timing
 from kvtop.state.percentiles import Latencies, Summary
 from kvtop.state.rates import Rates
 from kvtop.state.request_row import RequestRow
+from kvtop.state.request_table import RequestTable
 
 __all__ = [
     "MAX_BLOCKS",
@@ -18,6 +19,7 @@ __all__ = [
     "Marker",
     "Rates",
     "RequestRow",
+    "RequestTable",
     "Summary",
     "Timing",
 ]

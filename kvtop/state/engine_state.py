@@ -37,12 +37,12 @@ from kvtop.state.event_log import EventLog
 from kvtop.state.percentiles import Latencies
 from kvtop.state.rates import Rates
 from kvtop.state.request_row import MAX_NUMBER, RequestRow
+from kvtop.state.request_table import RequestTable
 from kvtop.state.tiers import known_levels, tier_spans, tier_totals
 
 MAX_EVENTS = 2000
 """Routine events kept, and as many notable ones."""
 
-MAX_REQUESTS = 262_144
 MAX_QUEUE = 10_000
 HISTORY = 512
 
@@ -81,7 +81,7 @@ class EngineState:
         self.arrived: float | None = None
         self.resync = False
         self.blocks: BlockArrays | None = None
-        self.requests: dict[int, RequestRow] | None = None
+        self.requests: RequestTable | None = None
         self.queue: Queue | None = None
         self.verdict: Verdict | None = None
         self.gauges: dict[str, int | float] = {}
@@ -192,11 +192,11 @@ class EngineState:
         if frame.requests is None:
             self.requests = None
         else:
-            known, self.requests = self.requests or {}, {}
+            known, self.requests = self.requests, RequestTable()
             for change in frame.requests:
                 row = self._change_request(change)
                 if row is not None:
-                    self._sample(known.get(row.num), row)
+                    self._sample(None if known is None else known.get(row.num), row)
         events = self._new_events(frame.events)
         return Changes(full=True, events=events, policy=True, numbers=True)
 
@@ -269,19 +269,12 @@ class EngineState:
             if had_tpot is None and row.tpot_s is not None:
                 self.tpot.add(frame.mono, row.tpot_s)
         for num in frame.forgotten:
-            if self.requests.pop(num, None) is not None:
+            if self.requests.forget(num):
                 changes.requests.add(num)
 
     def _change_request(self, change: RequestChange) -> RequestRow | None:
         assert self.requests is not None
-        row = self.requests.get(change.num)
-        if row is None:
-            if len(self.requests) >= MAX_REQUESTS or change.num > MAX_NUMBER:
-                self._complain(f"more than {MAX_REQUESTS} requests, or a number beyond all measure")
-                return None
-            row = self.requests[change.num] = RequestRow(change.num)
-        row.apply(change, self.blocks.total if self.blocks else None, self._complain)
-        return row
+        return self.requests.apply(change, self.blocks.total if self.blocks else None, self._complain)
 
     def _sample(self, known: RequestRow | None, row: RequestRow) -> None:
         """Latencies a keyframe tells, dated as well as its times allow."""
@@ -385,6 +378,10 @@ class EngineState:
     def hold(self, now: float) -> None:
         """Running times stand still at ``now`` until the next frame."""
         self._frozen = self.mono_now(now)
+
+    def request(self, num: int) -> RequestRow | None:
+        """The request of that num; None where there is none, or requests are not exposed."""
+        return None if self.requests is None else self.requests.get(num)
 
     def counts(self) -> dict[str, int] | None:
         """The device's blocks by the name of their state, every state the hello names; None when not exposed."""

@@ -10,19 +10,16 @@ from kvtop.state.event_log import EventLog
 def frozen(state: EngineState, now: float) -> EngineState:
     """``state`` as it is at ``now`` (viewer's clock): later frames do not reach it, its running times stand still.
 
-    Messages are immutable and shared; arrays, rows and containers are copied.
+    Messages are immutable and shared; arrays and containers are copied, rows when they change (see `RequestTable`).
     """
     still = copy.copy(state)
     for name, value in vars(state).items():
-        if isinstance(value, dict | deque | EventLog):
+        if isinstance(value, dict | deque | EventLog) and value is not state.requests:
             setattr(still, name, value.copy())
     if state.blocks is not None:
         still.blocks = copy.deepcopy(state.blocks)
     if state.requests is not None:
-        still.requests = {}
-        for num, row in state.requests.items():
-            still.requests[num] = copy.copy(row)
-            still.requests[num].table = list(row.table)
+        still.requests = state.requests.held_still()
     still.rates, still.ttft, still.tpot = copy.deepcopy((state.rates, state.ttft, state.tpot))
     still.tier_rates = copy.deepcopy(state.tier_rates)
     still.hold(now)

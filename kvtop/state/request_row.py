@@ -15,11 +15,7 @@ MAX_NUMBER = 1 << 53
 MAX_TABLE = 1 << 20
 """Longest block table; of its places, no more name a block than the pool has."""
 
-_COPIED = tuple(
-    name
-    for name in RequestChange.model_fields
-    if name not in {"num", "state", "table", "table_at", "prompt_text", "output_text"}
-)
+_COPIED = frozenset(RequestChange.model_fields) - {*("num", "state", "table", "table_at", "prompt_text", "output_text")}
 
 
 NO_BLOCK = -1
@@ -69,7 +65,8 @@ class RequestRow:
 
         A new state without a new ``phase_since`` leaves it unknown when that state began.
         """
-        for name in _COPIED:
+        # Most changes name two or three of thirty fields.
+        for name in change.model_fields_set & _COPIED:
             value = getattr(change, name)
             if value is None:
                 continue
@@ -136,6 +133,21 @@ class RequestRow:
 
     def decode_time(self, mono_now: float | None) -> float | None:
         return self._phase(self.decode_s, self.state == "decode", mono_now)
+
+    @property
+    def waits(self) -> bool:
+        return self.state in WAITING_STATES
+
+    def behind_clock(self, phase: str) -> float | None:
+        """By how much its time in ``phase`` (``queue``, ``prefill``, ``decode``) lies above the engine's clock (that is,
+        below zero) while it is in that phase: a number that stands still. None while its time does."""
+        if self.phase_since is None:
+            return None
+        if phase == "queue":
+            return (self.queue_s or 0.0) - self.phase_since if self.waits else None
+        if phase == "prefill":
+            return (self.prefill_s or 0.0) - self.phase_since if self.state == "prefill" else None
+        return (self.decode_s or 0.0) - self.phase_since if self.state == "decode" else None
 
     def _phase(self, ended: float | None, running: bool, mono_now: float | None) -> float | None:
         if not running or self.phase_since is None or mono_now is None:

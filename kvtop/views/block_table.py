@@ -31,7 +31,7 @@ def _geometry(state: EngineState) -> Geometry:
 
 def table_length(state: EngineState, num: int) -> int:
     """Places in the table of a request; 0 where there is none."""
-    row = (state.requests or {}).get(num)
+    row = state.request(num)
     return len(row.table) if row else 0
 
 
@@ -115,7 +115,7 @@ def _sample(state: EngineState, request: RequestRow) -> str:
     place = "one" if request.sibling is None else f"{kind} {count(request.sibling)}"
     text = f"{place} of {count(request.siblings)}" + (f" {kind}s" if request.sibling is None else "")
     if request.group is not None and request.group != request.num:
-        first = (state.requests or {}).get(request.group)
+        first = state.request(request.group)
         text += f" of {short(first.name, 24) if first else f'#{request.group}'}"
     return text if request.score is None else f"{text}, log-probability {request.score:.3f}"
 

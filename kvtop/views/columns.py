@@ -1,9 +1,9 @@
 """The columns of the requests table: what each shows, how wide, how it sorts, and who goes first when it gets narrow."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from kvtop.state import RequestRow
+from kvtop.state import RequestRow, RequestTable
 from kvtop.state.request_row import WAITING_STATES
 from kvtop.views.cells import owner_role
 from kvtop.views.format import UNKNOWN, count, percent, seconds
@@ -18,7 +18,10 @@ SortKey = float | str | None
 
 @dataclass(frozen=True)
 class Column:
-    """``weight``: the lightest columns are left out first. Text is right-aligned unless ``left``."""
+    """``weight``: the lightest columns are left out first. Text is right-aligned unless ``left``.
+
+    ``phase``: the key is the time in this phase, and grows with the clock while a request is in it.
+    """
 
     name: str
     title: str
@@ -27,6 +30,7 @@ class Column:
     cell: Callable[[RequestRow, float | None], Cell]
     key: Callable[[RequestRow, float | None], SortKey]
     left: bool = False
+    phase: str | None = None
 
 
 STATE_ROLE = {
@@ -152,9 +156,9 @@ COLUMNS = (
     Column("computed", "computed", 9, 65, _computed, _by("computed_tokens")),
     Column("output", "output", 9, 78, _output, _by("output_tokens")),
     Column("blocks", "blocks", 6, 90, _blocks, lambda row, _: row.block_count),
-    Column("wait", "wait", 5, 76, _wait, lambda row, mono: row.queue_time(mono)),
-    Column("prefill", "prefill", 7, 50, _prefill, lambda row, mono: row.prefill_time(mono)),
-    Column("decode", "decode", 6, 51, _decode, lambda row, mono: row.decode_time(mono)),
+    Column("wait", "wait", 5, 76, _wait, lambda row, mono: row.queue_time(mono), phase="queue"),
+    Column("prefill", "prefill", 7, 50, _prefill, lambda row, mono: row.prefill_time(mono), phase="prefill"),
+    Column("decode", "decode", 6, 51, _decode, lambda row, mono: row.decode_time(mono), phase="decode"),
     Column("preempted", "pre", 3, 77, _preemptions, _by("preemptions")),
     Column("ttft", "ttft", 5, 40, _duration("ttft_s"), _by("ttft_s")),
     Column("tpot", "tpot", 5, 39, _duration("tpot_s"), _by("tpot_s")),
@@ -168,17 +172,16 @@ COLUMNS = (
 ID_WIDEST = 24
 
 
-def columns_for(width: int, rows: Iterable[RequestRow] = ()) -> list[tuple[Column, int]]:
+def columns_for(width: int, requests: RequestTable | None = None) -> list[tuple[Column, int]]:
     """The columns that fit ``width`` with one blank between, each with its width; what is left over widens the id.
 
-    Those of samples and beams are there only while one of ``rows`` has something to say in them.
+    Those of samples and beams are there only while one of ``requests`` has something to say in them.
     """
-    empty = {"sample", "score"}
-    for row in rows:
-        empty -= {"sample"} if row.sibling is not None else set()
-        empty -= {"score"} if row.score is not None else set()
-        if not empty:
-            break
+    empty = set()
+    if requests is None or not requests.siblings:
+        empty.add("sample")
+    if requests is None or not requests.scored:
+        empty.add("score")
     shown = [column for column in COLUMNS if column.name not in empty]
     while len(shown) > 1 and sum(c.width + 1 for c in shown) - 1 > width:
         shown.remove(min(shown, key=lambda c: c.weight))

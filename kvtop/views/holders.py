@@ -14,10 +14,8 @@ def holder_rows(state: EngineState, width: int, height: int, glyphs: Glyphs = UN
     if state.requests is None:
         return glyphs.rows(exactly([line([(not_exposed(state, "owners"), Role.DIM)], width)], width, height))
     total = state.blocks.device if state.blocks is not None else state.gauges.get("kv_blocks_total")
-    holders = sorted(
-        (row for row in state.requests.values() if row.block_count and not row.finished),
-        key=lambda row: (-(row.block_count or 0), row.num),
-    )
+    # An entry takes more than four cells, so that more never fit.
+    holders = state.requests.holders(max(1, width * height // 4))
     rows: list[list[Span]] = [[("most blocks: " if holders else "no request holds blocks", Role.DIM)]]
     for row in holders:
         share = f" {percent((row.block_count or 0) / total)}" if total else ""

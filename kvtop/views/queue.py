@@ -1,7 +1,6 @@
 """The waiting queue: how many, how long, why the head waits, who comes next."""
 
 from kvtop.state import EngineState, RequestRow
-from kvtop.state.request_row import WAITING_STATES
 from kvtop.views.exposure import message_rows, not_exposed
 from kvtop.views.fit import Part, exactly, fit, part
 from kvtop.views.format import UNKNOWN, count, plural, seconds, short
@@ -13,9 +12,7 @@ from kvtop.views.verdict import request_name, verdict_rows, waiting_count
 def oldest_wait(state: EngineState, now: float) -> float | None:
     """Seconds that the longest waiting request has waited in all; None where it is not known."""
     mono = state.mono_now(now)
-    waiting = (row for row in (state.requests or {}).values() if row.state in WAITING_STATES)
-    times = [time for row in waiting if (time := row.queue_time(mono)) is not None]
-    return max(times, default=None)
+    return None if state.requests is None or mono is None else state.requests.longest_wait(mono)
 
 
 def queue_title(state: EngineState, now: float) -> str:
@@ -57,7 +54,7 @@ def queue_rows(
 
 
 def _waiting(state: EngineState, num: int, place: int, width: int, mono: float | None) -> Row:
-    row = (state.requests or {}).get(num)
+    row = state.request(num)
     name = short(request_name(state, num), 24)
     head = part(9, ((f"{place:>3} ", Role.DIM), (name, Role.STRONG if place == 1 else Role.TEXT)))
     return fit([head, *(_facts(row, mono) if row else ())], width)

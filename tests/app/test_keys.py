@@ -213,9 +213,9 @@ async def _clear(b: Bench, key: str) -> None:
 def _selects(start: tuple[str, ...], place: Callable[[int], int]) -> Check:
     async def check(b: Bench, key: str) -> None:
         await b.press("2", *start, key)
-        from kvtop.views.requests import ordered
+        from kvtop.views.requests import found
 
-        rows = ordered(_state(b), b.app.requests.view, b.time)
+        rows = found(_state(b), b.app.requests.view, b.time).rows(0, 1000)
         chosen = rows[place(len(rows))]
         assert b.app.requests.view.selected == chosen.num
         shown = next(line for line in b.text("requests").splitlines() if line.startswith(chosen.name[:7]))

@@ -10,8 +10,8 @@ from kvtop.views.columns import COLUMNS, columns_for
 from kvtop.views.requests import (
     SORTS,
     RequestsView,
+    found,
     move_selection,
-    ordered,
     request_rows,
     requests_title,
     row_at,
@@ -21,7 +21,8 @@ from tests.views.scene import LATER, check_rows, gauges_only, scene
 
 
 def order(view: RequestsView, state: EngineState | None = None) -> list[int]:
-    return [row.num for row in ordered(state or scene(), view, LATER)]
+    those = found(state or scene(), view, LATER)
+    return [row.num for row in those.rows(0, len(those))]
 
 
 def many(count: int) -> EngineState:

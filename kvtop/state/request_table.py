@@ -1,0 +1,121 @@
+"""All requests of an engine, with what is asked of all of them kept up to date: how many in which state, who holds most."""
+
+import copy
+from collections import Counter
+from collections.abc import Callable
+
+from kvtop.protocol import RequestChange
+from kvtop.state.journal import Journal
+from kvtop.state.ranking import Place, Ranking
+from kvtop.state.request_row import MAX_NUMBER, RequestRow
+
+MAX_REQUESTS = 262_144
+
+
+class RequestTable(dict[int, RequestRow]):
+    """Rows by num; changed by `apply` and `forget` alone.
+
+    Attributes:
+        states: Requests in each state.
+        siblings: Requests that are samples or beams of several.
+        scored: Requests with a score.
+        version: Rises with each change.
+        journal: Which requests changed with which version.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states: Counter[str | None] = Counter()
+        self.siblings = self.scored = 0
+        self.version = 0
+        self.journal = Journal()
+        self._own: set[int] | None = None
+        self._holders = Ranking(_by_blocks)
+        self._waits = Ranking(_by_wait, backward=True)
+
+    def apply(self, change: RequestChange, pool: int | None, complain: Callable[[str], None]) -> RequestRow | None:
+        """Takes over ``change`` (see `RequestRow.apply`) and returns its row; None where no more are kept."""
+        row = self.get(change.num)
+        if row is None:
+            if len(self) >= MAX_REQUESTS or change.num > MAX_NUMBER:
+                complain(f"more than {MAX_REQUESTS} requests, or a number beyond all measure")
+                return None
+            row = self[change.num] = RequestRow(change.num)
+            if self._own is not None:
+                self._own.add(change.num)
+        else:
+            row = self._mine(row)
+            self._count(row, -1)
+        row.apply(change, pool, complain)
+        self._count(row, 1)
+        self._note(change.num)
+        return row
+
+    def forget(self, num: int) -> bool:
+        """Leaves a request out from now on; False where there is none of that num."""
+        row = self.pop(num, None)
+        if row is None:
+            return False
+        self._count(row, -1)
+        if self._own is not None:
+            self._own.discard(num)
+        self._note(num)
+        return True
+
+    def held_still(self) -> "RequestTable":
+        """A copy that later changes do not reach. Rows are shared until they change, so it costs next to nothing."""
+        still = RequestTable()
+        still.update(self)
+        still.states, still.siblings, still.scored = self.states.copy(), self.siblings, self.scored
+        still.version, still.journal = self.version, self.journal
+        self._own, still._own = set(), set()
+        return still
+
+    # -- what is asked of all ------------------------------------------------------------------------------------
+
+    def holders(self, count: int) -> list[RequestRow]:
+        """The ``count`` unfinished requests with the most blocks, the first of them first; those without are left out."""
+        return [self[num] for num in self._holders.follow(self).window(0, count)]
+
+    def longest_wait(self, mono_now: float) -> float | None:
+        """Seconds that the longest waiting request has waited in all; None where none waits, or it is not known."""
+        first = self._waits.follow(self).window(0, 1, mono_now)
+        return self[first[0]].queue_time(mono_now) if first else None
+
+    # ------------------------------------------------------------------------------------------------------------
+
+    def _mine(self, row: RequestRow) -> RequestRow:
+        """``row``, or a copy of it where a table that is held still has it too."""
+        if self._own is None or row.num in self._own:
+            return row
+        row = copy.copy(row)
+        row.table = list(row.table)
+        self[row.num] = row
+        self._own.add(row.num)
+        return row
+
+    def _count(self, row: RequestRow, by: int) -> None:
+        self.states[row.state] += by
+        if not self.states[row.state]:
+            # States are an engine's words: those it no longer uses are not kept.
+            del self.states[row.state]
+        self.siblings += by if row.sibling is not None else 0
+        self.scored += by if row.score is not None else 0
+
+    def _note(self, num: int) -> None:
+        self.version += 1
+        self.journal.note(num, self.version, 2 * len(self))
+
+
+def _by_blocks(row: RequestRow) -> Place | None:
+    held = row.block_count
+    return None if not held or row.finished else Place(0, -held)
+
+
+def _by_wait(row: RequestRow) -> Place | None:
+    if not row.waits:
+        return None
+    moving = row.behind_clock("queue")
+    if moving is not None:
+        return Place(1, moving)
+    return None if row.queue_s is None else Place(0, row.queue_s)
