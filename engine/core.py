@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from engine.requests.batch import Runner, StepOutput
 from engine.requests.request import Request
-from engine.scheduling import kv_switch
+from engine.scheduling.kv_switch import Storage
 from engine.scheduling.output import Plan
 from engine.scheduling.scheduler import Scheduler
 
@@ -42,7 +42,7 @@ class Engine:
         runner: Runner,
         clock: Callable[[], float] = time.monotonic,
         *,
-        storage: kv_switch.Storage | None = None,
+        storage: Storage | None = None,
     ) -> None:
         """``storage``: what makes the KV memory anew in another element type; without it none is switched to."""
         self.scheduler = scheduler
@@ -58,8 +58,8 @@ class Engine:
         Preemptions and refusals can happen without anything to run; then there is a step with an empty batch.
         """
         began = self.clock()
-        if self.storage is not None and kv_switch.is_due(self.scheduler):
-            kv_switch.carry_out(self.scheduler, self.storage, began)
+        if self.storage is not None and self.scheduler.kv_switch_due:
+            self.scheduler.switch_kv(self.storage, began)
             began = self.clock()
         plan = self.scheduler.schedule(began)
         planned = self.clock()

@@ -1,6 +1,6 @@
 """Compaction: moving blocks together, so that a range of the pool becomes free.
 
-`plan_moves` is pure. `compact` carries moves out in the books, at the end of the planning of an iteration; the KV
+`plan_moves` is pure. The owner of the tables carries moves out in the books, at the end of planning an iteration; the KV
 follows by copies that the runner does before the forward pass of that plan. Block tables, hashes, owners, references,
 pins and the place in the order of eviction go along, so nobody notices but for the block numbers. Blocks that are being
 copied to or from another tier, and those that nothing was written to yet, stay where they are.
@@ -8,17 +8,11 @@ copied to or from another tier, and those that nothing was written to yet, stay 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from engine.memory.pool import FREE, TRANSFER, BlockPool
-from engine.requests.batch import BlockCopy
-from engine.requests.request import Request
 from engine.words import counted
-
-if TYPE_CHECKING:
-    from engine.scheduling.scheduler import Scheduler
 
 CHUNK = 16384
 """Blocks looked at in one go, so that a few moves in a large pool cost little."""
@@ -76,50 +70,44 @@ def check_span(pool: BlockPool, span: tuple[int, int]) -> None:
         raise ValueError(f"blocks {first} to {end} are no range of the pool's blocks 0 to {pool.total}")
 
 
-def due_moves(scheduler: "Scheduler") -> list[Move]:
-    """What is to be moved in this iteration: by the command that is open, else by the policy."""
-    policies, job = scheduler.policies, scheduler.compaction
-    if scheduler.paused:
-        return []
-    if job is not None:
-        return plan_moves(scheduler.pool, min(job.left, policies.compaction_moves), job.span)
-    idle = not scheduler.requests
-    if policies.compaction == "continuous" or (policies.compaction == "when_idle" and idle):
-        return plan_moves(scheduler.pool, policies.compaction_moves)
-    return []
+class Compaction:
+    """What of a command to compact, or by the policy, is to be done in an iteration. ``job``: the command that is open."""
 
+    def __init__(self, pool: BlockPool) -> None:
+        self._pool = pool
+        self.job: Job | None = None
 
-def compact(scheduler: "Scheduler", moves: list[Move]) -> list[Request]:
-    """Carry out ``moves`` in the books and plan the copies. Returns the requests whose block tables changed."""
-    pool, places = scheduler.pool, {move.source: move.target for move in moves}
-    nums: set[int] = set()
-    for move in moves:
-        nums |= pool.owners_of(move.source)
-        pool.move(move.source, move.target)
-        scheduler.copies.add(None, BlockCopy(move.source, move.target, int(pool.fill[move.target])), "compaction")
-    owners = [scheduler.requests[num] for num in sorted(nums)]
-    for request in owners:
-        request.block_table = [places.get(block, block) for block in request.block_table]
-    scheduler.pins.follow(places)
-    return owners
+    def start(self, span: tuple[int, int] | None) -> int:
+        """From now on, free ``span`` or move everything down. Returns how many blocks that moves as things are now.
 
+        Replaces an open job. Raises ValueError as `check_span` does.
+        """
+        if span is not None:
+            check_span(self._pool, span)
+        count = len(plan_moves(self._pool, self._pool.total, span))
+        self.job = Job(span, count) if count else None
+        return count
 
-def book(scheduler: "Scheduler", moves: list[Move]) -> str | None:
-    """Count ``moves`` for the open command. Returns how it ended, in a sentence, when it did."""
-    job, pool = scheduler.compaction, scheduler.pool
-    if job is None or scheduler.paused:
-        return None
-    job.left -= len(moves)
-    job.moved += len(moves)
-    if job.left and moves:
-        return None
-    scheduler.compaction = None
-    if job.span is None:
-        used = np.flatnonzero(pool.state != FREE)
-        above = pool.total - (int(used[-1]) + 1 if len(used) else 0)
-        return f"{counted(job.moved, 'block')} moved; the last {counted(above, 'block')} of the pool are free"
-    first, end = job.span
-    held = int(np.count_nonzero(pool.state[first:end] != FREE))
-    return (
-        f"{counted(job.moved, 'block')} moved out of {first} to {end}; {end - first - held} of {end - first} are free"
-    )
+    def due(self, most: int, *, by_policy: bool) -> list[Move]:
+        """At most ``most`` moves: by the command that is open, else, where it says so now, by the policy."""
+        if self.job is not None:
+            return plan_moves(self._pool, min(self.job.left, most), self.job.span)
+        return plan_moves(self._pool, most) if by_policy else []
+
+    def book(self, moves: list[Move]) -> str | None:
+        """Count ``moves``, which were made, for the open command. Returns how it ended, in a sentence, when it did."""
+        job, pool = self.job, self._pool
+        if job is None:
+            return None
+        job.left -= len(moves)
+        job.moved += len(moves)
+        if job.left and moves:
+            return None
+        self.job = None
+        if job.span is None:
+            used = np.flatnonzero(pool.state != FREE)
+            above = pool.total - (int(used[-1]) + 1 if len(used) else 0)
+            return f"{counted(job.moved, 'block')} moved; the last {counted(above, 'block')} of the pool are free"
+        first, end = job.span
+        held = int(np.count_nonzero(pool.state[first:end] != FREE))
+        return f"{counted(job.moved, 'block')} moved out of {first} to {end}; {end - first - held} of {end - first} are free"

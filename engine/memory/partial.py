@@ -8,17 +8,12 @@ to be done when a block is evicted or moved. After TensorRT-LLM's partial reuse,
 
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from engine.memory.pool import BlockPool
 from engine.memory.prefix import of_group, seed
-from engine.requests.batch import BlockCopy
 from engine.requests.request import Request
-
-if TYPE_CHECKING:
-    from engine.scheduling.scheduler import Scheduler
 
 CANDIDATES = 64
 """Blocks compared at most, of those with the right prefix and first token; the latest completed ones."""
@@ -30,6 +25,8 @@ class Part:
 
     blocks: tuple[int, ...]
     tokens: int
+    in_place: bool = False
+    """The blocks themselves are taken over; otherwise they are copied."""
 
 
 class PartialIndex:
@@ -72,6 +69,23 @@ class PartialIndex:
             if (best is None or common > best.tokens) and (blocks := self._find(hash_, idle=idle)) is not None:
                 best = Part(blocks, common)
         return best
+
+    def to_copy(self, request: Request, tiers_below: bool) -> Part | None:
+        """What ``request``, just admitted with its prefix hits, can go on with a copy of."""
+        pool, part = self._pool, self.find(request)
+        if part is None:
+            return None
+        idle = sum(pool.refs_of(block) == 0 for block in part.blocks)
+        # While they are held, so that they are not taken for their own copies, idle blocks are not available. Copies
+        # from a lower tier begin at once, before the batch's own: an idle block could be overwritten before it is read.
+        if idle and (pool.available < idle + pool.groups or tiers_below):
+            return None
+        return part
+
+    def to_take_over(self, request: Request, tiers_below: bool) -> Part | None:
+        """What ``request``, just admitted with its prefix hits, can go on in, because nobody uses it."""
+        part = self.find(request, idle=True)
+        return None if part is None else replace(part, in_place=True)
 
     def _find(self, hash_: int, *, idle: bool) -> tuple[int, ...] | None:
         """The blocks of all groups with the content of this hash, if all are there and can be read; or taken over."""
@@ -116,49 +130,8 @@ def _common(first: Sequence[int], second: Sequence[int]) -> int:
     return count
 
 
-def copy_part(scheduler: "Scheduler", request: Request, now: float) -> None:
-    """Let ``request``, just admitted with its prefix hits, go on with a part of another block, if one is cached."""
-    pool = scheduler.pool
-    part = scheduler.partial.find(request)
-    if part is None:
-        return
-    idle = sum(pool.refs_of(block) == 0 for block in part.blocks)
-    # While they are held, so that they are not taken for their own copies, idle blocks are not available. Copies from
-    # a lower tier begin at once, before the batch's own: an idle block could be overwritten by one before it is read.
-    if idle and (pool.available < idle + pool.groups or scheduler.tiers is not None):
-        return
-    for block in part.blocks:
-        pool.share(block, request.num, now)
-    first = len(request.block_table)
-    scheduler.extend_table(request, first + pool.groups, now)
-    for block, own in zip(part.blocks, request.block_table[first:], strict=True):
-        pool.release(block, request.num, now)
-        pool.write(own, part.tokens, now)
-        why = f"begins with the same {part.tokens} tokens"
-        scheduler.copies.add(request, BlockCopy(block, own, part.tokens), why)
-    _count(scheduler, request, part)
-
-
-def take_over_part(scheduler: "Scheduler", request: Request, now: float) -> None:
-    """Let ``request``, just admitted with its prefix hits, go on in the block itself that begins like its next one, if
-    one is cached that nobody uses. It takes the place of a block that the request would have taken."""
-    part = scheduler.partial.find(request, idle=True)
-    if part is None:
-        return
-    for block in part.blocks:
-        scheduler.pool.reclaim(block, request.num, part.tokens, now)
-        request.block_table.append(block)
-        scheduler.promised.keep(request)
-    _count(scheduler, request, part)
-
-
-def _count(scheduler: "Scheduler", request: Request, part: Part) -> None:
-    """The tokens of the part count as prefix hits."""
-    request.computed += part.tokens
-    request.cached = request.computed
-    if request.admissions == 1:
-        scheduler.totals.prefix_hit_tokens += part.tokens
-
-
-PARTS: dict[str, Callable[["Scheduler", Request, float], None]] = {"copy": copy_part, "exclusive": take_over_part}
-"""What each value of the axis but off does for a request that starts."""
+PARTS: dict[str, Callable[[PartialIndex, Request, bool], Part | None]] = {
+    "copy": PartialIndex.to_copy,
+    "exclusive": PartialIndex.to_take_over,
+}
+"""What each value of the axis but off finds for a request that starts."""

@@ -2,12 +2,9 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
+from engine.requests.beam import Beam
 from engine.requests.retention import Retention
-
-if TYPE_CHECKING:
-    from engine.requests.beam import Beam
 
 
 class RequestState(StrEnum):
@@ -82,7 +79,7 @@ class Request:
     """Num of the first of the samples drawn from one prompt; None for a request with one sample."""
     siblings: int = 1
     """Samples in that group, itself included."""
-    beam: "Beam | None" = None
+    beam: "Beam[Request] | None" = None
     """The beam search whose beam it is, one of ``siblings``."""
     score: float | None = None
     """Of a beam: the sum of the log-probabilities (nats) of its output tokens."""

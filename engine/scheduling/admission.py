@@ -9,8 +9,8 @@ from engine.memory.pool import BlockPool
 from engine.memory.prefix import extend_hashes
 from engine.policies.capacity import CapacityRule
 from engine.policies.policy_set import PolicySet
-from engine.requests.beam import blocks_of_others
 from engine.requests.request import NO_BLOCK, Request
+from engine.scheduling.beam_blocks import blocks_of_others
 
 MAX_TOKEN_ID = 2**31 - 1
 

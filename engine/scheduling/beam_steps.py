@@ -13,19 +13,15 @@ compute the rest. So a group never needs more blocks than before, with or withou
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from engine.memory.groups import tail_places
 from engine.memory.prefix import extend_hashes
-from engine.policies.free_order import FREE_ORDERS
 from engine.requests.beam import Beam
 from engine.requests.hypotheses import Candidate, Child, Hypothesis, Search
 from engine.requests.request import FinishReason, Request, RequestState
 from engine.scheduling.forking import add_samples
 from engine.scheduling.progress import append_token
-
-if TYPE_CHECKING:
-    from engine.scheduling.scheduler import Scheduler
+from engine.scheduling.roster import Roster
 
 
 def add_beams(request: Request, nums: list[int], length_penalty: float = 1.0) -> None:
@@ -47,7 +43,7 @@ def report(request: Request, candidates: Sequence[Candidate]) -> None:
     beam.reported[beam.slot_of(request)] = candidates
 
 
-def go_on(scheduler: "Scheduler", beams: Iterable[Beam], now: float) -> list[Request]:
+def go_on(roster: Roster, beams: Iterable[Beam[Request]], now: float) -> list[Request]:
     """Beams of these groups were computed: whoever can wakes, and groups that have all reported take a step. Returns the
     requests that end with it."""
     finished: list[Request] = []
@@ -55,28 +51,28 @@ def go_on(scheduler: "Scheduler", beams: Iterable[Beam], now: float) -> list[Req
         if beam.ended or beam.leader.state is RequestState.PREEMPTED:
             continue
         if beam.asleep:
-            _wake(scheduler, beam, now)
+            _wake(roster, beam, now)
         elif all(slot in beam.reported for slot in beam.order):
-            finished += _step(scheduler, beam, now)
+            finished += _step(roster, beam, now)
     return finished
 
 
-def _step(scheduler: "Scheduler", beam: Beam, now: float) -> list[Request]:
+def _step(roster: Roster, beam: Beam[Request], now: float) -> list[Request]:
     parents, leader, search = beam.live, beam.leader, beam.search
     outputs = [parent.token_ids[parent.prompt_tokens :] for parent in parents]
     totals = [parent.score or 0.0 for parent in parents]
     children = search.advance(outputs, totals, [beam.reported[slot] for slot in beam.order])
     beam.reported.clear()
-    scheduler.totals.decode_tokens += max(1, len(children))
+    roster.totals.decode_tokens += max(1, len(children))
     grown = [child.total for child in children]
     if search.over(grown, leader.output_tokens + 1, leader.max_tokens):
         best = search.best([(*outputs[child.parent], child.token) for child in children], grown)
-        return end_beams(scheduler, beam, None, now, best=best)
-    _reorganise(scheduler, beam, children, now)
+        return end_beams(roster, beam, None, now, best=best)
+    _reorganise(roster, beam, children, now)
     return []
 
 
-def _place(beam: Beam, children: Sequence[Child]) -> dict[int, Child]:
+def _place(beam: Beam[Request], children: Sequence[Child]) -> dict[int, Child]:
     """The children by slot, best first: each parent's best keeps its slot, others go where no parent survives."""
     slots: dict[int, Child] = {}
     homeless = []
@@ -95,7 +91,7 @@ def _place(beam: Beam, children: Sequence[Child]) -> dict[int, Child]:
     return dict(sorted(slots.items(), key=lambda pair: rank[id(pair[1])]))
 
 
-def _reorganise(scheduler: "Scheduler", beam: Beam, children: Sequence[Child], now: float) -> None:
+def _reorganise(roster: Roster, beam: Beam[Request], children: Sequence[Child], now: float) -> None:
     leader = beam.leader
     slots = _place(beam, children)
     # As they are before anything changes.
@@ -103,36 +99,34 @@ def _reorganise(scheduler: "Scheduler", beam: Beam, children: Sequence[Child], n
     gone = [slot for slot in beam.order if slot not in slots]
     movers = [slot for slot in slots if parents[slot].request is not beam.members[slot]]
     for slot in movers:
-        _share_new(scheduler, beam.members[slot], parents[slot], now)
+        _share_new(roster, beam.members[slot], parents[slot], now)
     for slot in movers:
         member = beam.members[slot]
-        _release_old(scheduler, member, parents[slot], now)
+        _release_old(roster, member, parents[slot], now)
         if member in leader.samples:
-            _join(scheduler, beam, member, now)
+            _join(roster, beam, member, now)
         parents[slot].give(member)
     for slot in gone:
-        _leave(scheduler, beam, beam.members[slot], now)
+        _leave(roster, beam, beam.members[slot], now)
         beam.members[slot].enter(RequestState.WAITING, now)
         beam.members[slot].score = None
     for slot, child in slots.items():
-        append_token(beam.members[slot], child.token, scheduler.max_model_len, now)
+        append_token(beam.members[slot], child.token, roster.max_model_len, now)
         beam.members[slot].score = child.total
     beam.order = list(slots)
-    _promise(scheduler, beam)
+    _promise(roster, beam)
 
 
-def _share_new(scheduler: "Scheduler", member: Request, parent: "_Lineage", now: float) -> None:
+def _share_new(roster: Roster, member: Request, parent: "_Lineage", now: float) -> None:
     held = set(member.held)
     for block in parent.blocks:
         if block not in held:
-            scheduler.pool.share(block, member.num, now, fork=True)
+            roster.pool.share(block, member.num, now, fork=True)
 
 
-def _release_old(scheduler: "Scheduler", member: Request, parent: "_Lineage", now: float) -> None:
+def _release_old(roster: Roster, member: Request, parent: "_Lineage", now: float) -> None:
     kept = set(parent.blocks)
-    for block in FREE_ORDERS[scheduler.policies.free_order].arrange(member.held):
-        if block not in kept:
-            scheduler.pool.release(block, member.num, now)
+    roster.release_blocks(member, [block for block in member.held if block not in kept], now)
 
 
 class _Lineage:
@@ -151,10 +145,10 @@ class _Lineage:
         child.takeovers += 1
 
 
-def _promise(scheduler: "Scheduler", beam: Beam) -> None:
+def _promise(roster: Roster, beam: Beam[Request]) -> None:
     """Of those that share an incomplete block all but the last to write it will need a copy, and are promised one."""
-    pool = scheduler.pool
-    awake = [request for request in scheduler.running if request.beam is beam]
+    pool = roster.pool
+    awake = [request for request in roster.running if request.beam is beam]
     written: set[int] = set()
     for member in reversed(awake):
         tail = tail_places(pool, member.computed)
@@ -163,13 +157,13 @@ def _promise(scheduler: "Scheduler", beam: Beam) -> None:
         if tail:
             written.add(member.block_table[tail.start])
     for member in awake:
-        if scheduler.rule.reserves:
-            scheduler.promised.make(member)
+        if roster.regime.capacity.reserves:
+            roster.promised.make(member)
 
 
-def _join(scheduler: "Scheduler", beam: Beam, member: Request, now: float) -> None:
+def _join(roster: Roster, beam: Beam[Request], member: Request, now: float) -> None:
     """A parked member runs from now on, behind the others of its group."""
-    leader, running = beam.leader, scheduler.running
+    leader = beam.leader
     leader.samples.remove(member)
     if not member.admissions:
         member.times = replace(leader.times)
@@ -180,31 +174,26 @@ def _join(scheduler: "Scheduler", beam: Beam, member: Request, now: float) -> No
     if member.first_token is None:
         member.first_token = leader.first_token
     member.admissions += 1
-    scheduler.totals.admissions += 1
-    scheduler.requests[member.num] = member
-    last = max(place for place, request in enumerate(running) if request.beam is beam)
-    running.insert(last + 1, member)
+    roster.totals.admissions += 1
+    roster.fork(member, behind=[request for request in roster.running if request.beam is beam][-1])
 
 
-def _leave(scheduler: "Scheduler", beam: Beam, member: Request, now: float) -> None:
+def _leave(roster: Roster, beam: Beam[Request], member: Request, now: float) -> None:
     """A member gives up what it holds and is parked; its state is the caller's."""
-    scheduler.release(member, now)
-    scheduler.running.remove(member)
-    del scheduler.requests[member.num]
-    member.computed = 0
+    roster.park(member, now)
     parked = [*beam.leader.samples, member]
     beam.leader.samples = [each for each in beam.members if each in parked]
 
 
-def _wake(scheduler: "Scheduler", beam: Beam, now: float) -> None:
+def _wake(roster: Roster, beam: Beam[Request], now: float) -> None:
     """Those whose nearest kin are computed, as far as they are alike, share that part and compute the rest."""
-    pool, leader = scheduler.pool, beam.leader
+    pool, leader = roster.pool, beam.leader
     for slot in beam.asleep:
         member = beam.members[slot]
         kin, tokens = beam.kin(slot, pool.block_size)
         if kin in leader.samples or kin.computed < tokens:
             continue
-        _join(scheduler, beam, member, now)
+        _join(roster, beam, member, now)
         shared = kin.block_table[: pool.blocks_for(tokens)]
         for block in shared:
             pool.share(block, member.num, now, fork=True)
@@ -212,24 +201,31 @@ def _wake(scheduler: "Scheduler", beam: Beam, now: float) -> None:
         # It may have been parked with fewer hashes than its kin has made since.
         extend_hashes(member, member.chained * pool.groups, pool.block_size, pool.groups)
         member.computed = member.cached = tokens
-        if scheduler.rule.reserves:
-            scheduler.promised.make(member)
-            scheduler.promised.make(leader)
+        if roster.regime.capacity.reserves:
+            roster.promised.make(member)
+            roster.promised.make(leader)
 
 
-def park_beams(scheduler: "Scheduler", beam: Beam, now: float) -> None:
+def park_beams(roster: Roster, beam: Beam[Request], now: float) -> None:
     """The group is preempted: all give up their blocks, the leader waits in the queue, for all of them."""
     for member in beam.awake[1:]:
-        _leave(scheduler, beam, member, now)
+        _leave(roster, beam, member, now)
         member.enter(RequestState.PREEMPTED, now)
     beam.reported.clear()
-    scheduler.release(beam.leader, now)
-    scheduler.requeue(beam.leader, now)
+    roster.requeue(beam.leader, now)
+
+
+def end(roster: Roster, request: Request, reason: FinishReason, now: float, detail: str | None = None) -> None:
+    """A live request is finished, wherever it is; with a beam its whole group."""
+    if request.beam is None:
+        roster.end(request, reason, now, detail)
+    else:
+        end_beams(roster, request.beam, reason, now, detail)
 
 
 def end_beams(
-    scheduler: "Scheduler",
-    beam: Beam,
+    roster: Roster,
+    beam: Beam[Request],
     reason: FinishReason | None,
     now: float,
     detail: str | None = None,
@@ -250,7 +246,7 @@ def end_beams(
     awake, parked = beam.awake, list(leader.samples)
     # The leader last: it ends those that are parked.
     for member in reversed(awake):
-        scheduler.end(member, reasons[beam.slot_of(member)], now, detail)
+        roster.end(member, reasons[beam.slot_of(member)], now, detail)
     prompt = leader.token_ids[: leader.prompt_tokens]
     for member, hypothesis, its_reason in zip(beam.members, found, reasons, strict=True):
         member.token_ids = [*prompt, *(hypothesis.output if hypothesis else ())]
@@ -260,7 +256,7 @@ def end_beams(
             member.first_token, member.last_token = leader.first_token or now, now
     for member in beam.seen:
         if member in parked:
-            scheduler.totals.count_end(member.finish_reason)
+            roster.totals.count_end(member.finish_reason)
     return beam.seen
 
 

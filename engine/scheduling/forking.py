@@ -13,18 +13,15 @@ it waits in the queue with its first token and finds the prompt's blocks in the 
 
 from dataclasses import replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 from engine.memory.groups import complete_places, tail_places
 from engine.memory.pool import BlockPool
-from engine.memory.promises import due
 from engine.requests.batch import BatchItem, BlockCopy
-from engine.requests.beam import places_taken
-from engine.requests.request import FinishReason, Request, RequestState, SamplingParams
+from engine.requests.members import places_taken
+from engine.requests.request import Request, RequestState, SamplingParams
 from engine.scheduling.progress import append_token
-
-if TYPE_CHECKING:
-    from engine.scheduling.scheduler import Scheduler
+from engine.scheduling.promises import due
+from engine.scheduling.roster import Roster
 
 MAX_SAMPLES = 64
 """Samples of one prompt at most."""
@@ -62,45 +59,44 @@ def _own_seed(sampling: SamplingParams, place: int) -> SamplingParams:
     return replace(sampling, seed=int.from_bytes(digest, "big") >> 1)
 
 
-def take_tokens(scheduler: "Scheduler", item: BatchItem, tokens: list[int], now: float) -> list[Request]:
+def take_tokens(roster: Roster, item: BatchItem, tokens: list[int], now: float) -> list[Request]:
     """Each that draws from ``item`` gets its token; samples fork off first. Returns those that end with it."""
     request = item.request
-    scheduler.totals.decode_tokens += len(tokens)
+    roster.totals.decode_tokens += len(tokens)
     request.samples = []
     forks = zip(item.forks, tokens[1:], strict=True)
-    finished = [sample for sample, token in forks if _fork(scheduler, request, sample, token, now)]
-    if (reason := append_token(request, tokens[0], scheduler.max_model_len, now)) is not None:
-        scheduler.end(request, reason, now)
+    finished = [sample for sample, token in forks if _fork(roster, request, sample, token, now)]
+    if (reason := append_token(request, tokens[0], roster.max_model_len, now)) is not None:
+        roster.end(request, reason, now)
         finished.append(request)
     return finished
 
 
-def _fork(scheduler: "Scheduler", parent: Request, sample: Request, token: int, now: float) -> bool:
+def _fork(roster: Roster, parent: Request, sample: Request, token: int, now: float) -> bool:
     """``sample`` leaves ``parent``, whose prompt has just been computed, with ``token`` as its first. True: it ended
     with that. Comes before the parent's own token, which may end the parent and release its blocks."""
     sample.times = replace(parent.times)
     sample.state = RequestState.PREFILL
     sample.started, sample.max_tokens, sample.kv_dtype = parent.started, parent.max_tokens, parent.kv_dtype
     sample.computed_ever = parent.computed
-    scheduler.requests[sample.num] = sample
-    scheduler.running.append(sample)
-    if (reason := append_token(sample, token, scheduler.max_model_len, now)) is not None:
-        scheduler.end(sample, reason, now)
-        return True
-    if not _may_run(scheduler, parent, sample):
-        scheduler.running.remove(sample)
+    reason = append_token(sample, token, roster.max_model_len, now)
+    if reason is None and not _may_run(roster, parent, sample):
         sample.enter(RequestState.WAITING, now)
-        scheduler.waiting.add(sample)
+        roster.queue(sample)
         return False
-    share_table(parent, sample, scheduler.pool, now)
+    roster.fork(sample)
+    if reason is not None:
+        roster.end(sample, reason, now)
+        return True
+    share_table(parent, sample, roster.pool, now)
     sample.cached = parent.computed
     sample.admissions = 1
-    scheduler.totals.admissions += 1
-    if parent.computed % scheduler.pool.block_size:
+    roster.totals.admissions += 1
+    if parent.computed % roster.pool.block_size:
         parent.forked_tail = sample.forked_tail = True
-    if scheduler.rule.reserves:
-        scheduler.promised.make(sample)
-        scheduler.promised.make(parent)
+    if roster.regime.capacity.reserves:
+        roster.promised.make(sample)
+        roster.promised.make(parent)
     return False
 
 
@@ -113,20 +109,20 @@ def share_table(parent: Request, sample: Request, pool: BlockPool, now: float) -
     sample.hashes = parent.hashes[: complete_places(pool, parent.computed)]
 
 
-def _may_run(scheduler: "Scheduler", parent: Request, sample: Request) -> bool:
-    pool = scheduler.pool
-    if scheduler.draining or scheduler.switching:
+def _may_run(roster: Roster, parent: Request, sample: Request) -> bool:
+    pool = roster.pool
+    if roster.regime.draining or roster.regime.switching:
         return False
-    if places_taken(scheduler.running) > scheduler.policies.max_running:
+    if places_taken(roster.running) >= roster.regime.policies.max_running:
         return False
-    if not scheduler.rule.reserves:
+    if not roster.regime.capacity.reserves:
         return True
     # Both may have to copy their last block; the parent may be promised that already.
     tail = len(tail_places(pool, parent.computed))
     more = (
         pool.blocks_for(sample.kv_limit) - len(parent.block_table) + tail + due(parent, pool) - parent.reserved_blocks
     )
-    return more + tail * (not parent.forked_tail) <= pool.available - scheduler.reserved_blocks
+    return more + tail * (not parent.forked_tail) <= pool.available - roster.promised.blocks
 
 
 def must_copy(request: Request, pool: BlockPool) -> int:
@@ -154,11 +150,3 @@ def own_tail(request: Request, pool: BlockPool, now: float) -> list[BlockCopy]:
             pool.release(shared, request.num, now)
             copies.append(BlockCopy(shared, own, filled))
     return copies
-
-
-def end_samples(request: Request, reason: FinishReason, now: float) -> None:
-    """``request`` ends before its other samples forked off; they end with it."""
-    for sample in request.samples:
-        sample.finish_reason = reason
-        sample.enter(RequestState.FINISHED, now)
-    request.samples = []

@@ -4,33 +4,29 @@ Checked after every operation in tests and every so often in the running engine.
 recounted is recounted. O(blocks), vectorised, except for one walk along the free list.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.memory.groups import first_needed_place
-from engine.memory.pins import pin_violations
+from engine.memory.pins import Pins, pin_violations
 from engine.memory.pool import ACTIVE, CACHED, FREE, NOBODY, PINNED, SHARED, TRANSFER, BlockPool
 from engine.memory.prefix import NO_HASH
-from engine.requests.beam import beam_violations, blocks_of_parked
 from engine.requests.request import NO_BLOCK, Request, RequestState
+from engine.scheduling.beam_blocks import blocks_of_parked
+from engine.scheduling.roster import Roster
 from engine.tiers.ledger import tier_violations
 from kvtop.protocol import BLOCK_STATES
-
-if TYPE_CHECKING:
-    from engine.scheduling.scheduler import Scheduler
 
 REPORTED = 20
 """Violations told one by one; of the rest only their number."""
 
 
-def violations(scheduler: "Scheduler") -> list[str]:
+def violations(roster: Roster, pins: Pins) -> list[str]:
     """What is wrong, a sentence each, naming block and request; empty when all is well."""
-    pool = scheduler.pool
+    pool = roster.pool
     found: list[str] = []
-    tables = [r for r in scheduler.requests.values() if r.block_table]
-    found += _queues(scheduler)
+    tables = [r for r in roster.requests.values() if r.block_table]
+    found += _queues(roster)
     found += _numbers_in_range(tables, pool)
     found += [wrong for request in tables for wrong in _given_up(request, pool)]
     if found:
@@ -44,11 +40,11 @@ def violations(scheduler: "Scheduler") -> list[str]:
     found += _contents(tables, pool)
     found += _hashes(tables, pool)
     found += _gauges(refs, pool)
-    found += _promises(scheduler)
-    found += beam_violations(scheduler)
-    found += pin_violations(scheduler.pins, pool)
-    if scheduler.tiers is not None:
-        found += tier_violations(scheduler.tiers, scheduler.requests)
+    found += _promises(roster)
+    found += _beams(roster)
+    found += pin_violations(pins, pool)
+    if roster.tiers is not None:
+        found += tier_violations(roster.tiers, roster.requests)
     elif np.any(pool.copies):
         found.append("blocks are in transfer, but there is no tier to copy to or from")
     return _cut(found)
@@ -60,13 +56,13 @@ def _cut(found: list[str]) -> list[str]:
     return [*found[:REPORTED], f"and {len(found) - REPORTED} more violations"]
 
 
-def _queues(scheduler: "Scheduler") -> list[str]:
+def _queues(roster: Roster) -> list[str]:
     """Each live request is in exactly one of the two lists, and only running ones hold anything."""
     found = []
-    running, waiting = list(scheduler.running), list(scheduler.waiting)
+    running, waiting = list(roster.running), list(roster.waiting)
     listed = sorted(r.num for r in [*running, *waiting])
-    if listed != sorted(scheduler.requests):
-        found.append(f"live requests are {sorted(scheduler.requests)}, but running and waiting lists hold {listed}")
+    if listed != sorted(roster.requests):
+        found.append(f"live requests are {sorted(roster.requests)}, but running and waiting lists hold {listed}")
     for request in running:
         if request.state not in (RequestState.PREFILL, RequestState.DECODE, RequestState.LOADING):
             found.append(f"request {request.id} is in the running list but is {request.state}")
@@ -79,8 +75,8 @@ def _queues(scheduler: "Scheduler") -> list[str]:
                 f"tokens and {request.reserved_blocks} reserved blocks"
             )
     preempted = sum(request.state is RequestState.PREEMPTED for request in waiting)
-    if scheduler.waiting.preempted != preempted:
-        found.append(f"{preempted} preempted requests wait, the queue counts {scheduler.waiting.preempted}")
+    if roster.waiting.preempted != preempted:
+        found.append(f"{preempted} preempted requests wait, the queue counts {roster.waiting.preempted}")
     return found
 
 
@@ -318,14 +314,43 @@ def _gauges(refs: NDArray[np.int64], pool: BlockPool) -> list[str]:
     return found
 
 
-def _promises(scheduler: "Scheduler") -> list[str]:
+def _beams(roster: Roster) -> list[str]:
+    """A group runs or waits as one, its beams are as long as each other and different."""
+    found = []
+    beams = {id(r.beam): r.beam for r in roster.requests.values() if r.beam is not None}
+    for beam in beams.values():
+        name, awake = beam.leader.id, beam.awake
+        runs = beam.leader in roster.running
+        if roster.requests.get(beam.leader.num) is not beam.leader or beam.ended:
+            found.append(f"beams of {name} are live without their leader")
+        listed = [r for r in roster.running if r.beam is beam]
+        if sorted(r.num for r in listed) != (sorted(r.num for r in awake) if runs else []) or (
+            not runs and awake != [beam.leader]
+        ):
+            found.append(f"of {name} the beams {[r.id for r in awake]} are awake, but {[r.id for r in listed]} run")
+        for member in beam.leader.samples:
+            if member.block_table or member.computed or member.reserved_blocks or member.num in roster.requests:
+                found.append(f"beam {member.id} is parked, but it holds blocks or is listed")
+        if len({len(member.token_ids) for member in beam.live}) != 1:
+            found.append(f"the beams of {name} differ in length")
+        if len({tuple(member.token_ids) for member in beam.live}) != len(beam.order):
+            found.append(f"two beams of {name} are the same")
+        waits = [slot for slot in beam.order if beam.members[slot] in awake and not beam.members[slot].remaining]
+        if sorted(beam.reported) != sorted(waits):
+            found.append(
+                f"of {name} the slots {sorted(waits)} wait for the group, {sorted(beam.reported)} have reported"
+            )
+    return found
+
+
+def _promises(roster: Roster) -> list[str]:
     """Reserved blocks add up, each running request is promised what the rule says, and promises can be kept."""
     found = []
-    pool, rule = scheduler.pool, scheduler.rule
-    total = sum(request.reserved_blocks for request in scheduler.requests.values())
-    if total != scheduler.reserved_blocks:
-        found.append(f"requests are promised {total} blocks, the scheduler counts {scheduler.reserved_blocks}")
-    for request in scheduler.running:
+    pool, rule = roster.pool, roster.regime.capacity
+    total = sum(request.reserved_blocks for request in roster.requests.values())
+    if total != roster.promised.blocks:
+        found.append(f"requests are promised {total} blocks, the scheduler counts {roster.promised.blocks}")
+    for request in roster.running:
         more = pool.blocks_for(request.kv_limit) - len(request.block_table) + request.forked_tail * pool.groups
         more += blocks_of_parked(request, pool)
         due = more if rule.reserves else 0

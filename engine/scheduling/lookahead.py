@@ -4,20 +4,16 @@ They come as cached blocks that nobody holds, for whoever hits them first. What 
 in the next iteration, is never taken for them.
 """
 
-from typing import TYPE_CHECKING
-
 from engine.memory.groups import complete_places
 from engine.memory.prefix import extend_hashes
 from engine.policies.policy_set import PolicySet
 from engine.requests.request import NO_BLOCK, Request
 from engine.scheduling.admission import find_prefix
 from engine.scheduling.output import HeadVerdict
+from engine.scheduling.roster import Roster
 from engine.tiers.books import TierBooks
 from engine.tiers.tiers import Tiers
 from engine.words import counted
-
-if TYPE_CHECKING:
-    from engine.scheduling.scheduler import Scheduler
 
 AT_ONCE = 8
 """Blocks of one KV group under way at the same time, at most."""
@@ -39,9 +35,10 @@ def held_back(tiers: Tiers, head: Request, policies: PolicySet) -> HeadVerdict |
     )
 
 
-def bring_ahead(scheduler: "Scheduler", tiers: Tiers, now: float) -> None:
-    """Begin to bring what directly continues the part of the head's prefix that the device has, if the head must wait."""
-    policies, verdict, pool = scheduler.policies, scheduler.verdict, scheduler.pool
+def bring_ahead(roster: Roster, tiers: Tiers, verdict: HeadVerdict | None, now: float) -> None:
+    """Begin to bring what directly continues the part of the head's prefix that the device has, if the head must wait
+    (``verdict``)."""
+    policies, pool = roster.regime.policies, roster.pool
     if policies.prefetch == "off" or not policies.prefix_cache or policies.offload == "off":
         return
     if verdict is None or verdict.code not in WAITS or verdict.request.num in tiers.swapped:
@@ -49,7 +46,7 @@ def bring_ahead(scheduler: "Scheduler", tiers: Tiers, now: float) -> None:
     head, groups = verdict.request, pool.groups
     table = find_prefix(head, pool)
     hits = [block for block in table if block != NO_BLOCK]
-    room = min(_memory(scheduler, hits), AT_ONCE * groups - len(tiers.prefetches.under_way), tiers.room // 2)
+    room = min(_memory(roster, hits), AT_ONCE * groups - len(tiers.prefetches.under_way), tiers.room // 2)
     end = min(complete_places(pool, len(head.token_ids) - 1), len(table) + AT_ONCE * groups)
     hashes = extend_hashes(head, end, pool.block_size, groups)
     keep = set(hits)
@@ -65,11 +62,11 @@ def bring_ahead(scheduler: "Scheduler", tiers: Tiers, now: float) -> None:
             room -= 1
 
 
-def _memory(scheduler: "Scheduler", hits: list[int]) -> int:
+def _memory(roster: Roster, hits: list[int]) -> int:
     """Blocks that can be taken: beyond the head's own hits, what is promised, and one more block for each that runs."""
-    pool = scheduler.pool
+    pool = roster.pool
     own = sum(map(pool.is_evictable, hits))
-    return pool.available - own - scheduler.reserved_blocks - len(scheduler.running) * pool.groups
+    return pool.available - own - roster.promised.blocks - len(roster.running) * pool.groups
 
 
 def _lacking(

@@ -2,19 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from engine.policies.policy_set import PolicySet
-from engine.policies.preempt_action import PREEMPT_ACTIONS, SWAPS
+from engine.policies.preempt_action import PREEMPT_ACTIONS
 from engine.policies.victim import VICTIMS
-from engine.requests.beam import group_of, leader_of
-from engine.requests.request import Request
-from engine.scheduling.beam_steps import park_beams
+from engine.requests.members import group_of, leader_of
+from engine.requests.request import FinishReason, Request
+from engine.scheduling import tiering
+from engine.scheduling.beam_steps import end, park_beams
 from engine.scheduling.output import Preemption
+from engine.scheduling.roster import Roster
 from engine.words import counted
-
-if TYPE_CHECKING:
-    from engine.scheduling.scheduler import Scheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ def pick_victim(running: Sequence[Request], policies: PolicySet, asking: Request
 
 
 def preempt(
-    scheduler: "Scheduler",
+    roster: Roster,
     victim: Request,
     now: float,
     cause: str,
@@ -68,21 +66,22 @@ def preempt(
     """Take the blocks of ``victim``, a running request, in the way the policies say, or by this ``action``; with a beam
     goes its group."""
     group, beam, victim = group_of(victim), victim.beam, leader_of(victim)
-    free, held = scheduler.pool.available, sum(len(member.held) for member in group)
+    free, held = roster.pool.available, sum(len(member.held) for member in group)
     seconds = 0.0 if victim.started is None else max(0.0, now - victim.started)
-    taking = PREEMPT_ACTIONS[action or scheduler.policies.preempt_action]
+    taking = PREEMPT_ACTIONS[action or roster.regime.policies.preempt_action]
     for member in [victim] if beam is None else beam.members:
         member.preemptions += 1
-    scheduler.totals.preemptions += 1
-    if beam is None:
-        lost = taking.take(scheduler, victim, now, cause)
+    roster.totals.preemptions += 1
+    lost = sum(member.computed for member in group)
+    if not taking.requeues:
+        end(roster, victim, FinishReason.ABORT, now, f"preempted under preempt_action={taking.name}: {cause}")
+    elif beam is not None:
+        park_beams(roster, beam, now)
+        cause += "; beams are recomputed, not swapped" if taking.tier is not None else ""
     else:
-        lost = sum(member.computed for member in group)
-        if not taking.requeues:
-            taking.take(scheduler, victim, now, cause)
-        else:
-            park_beams(scheduler, beam, now)
-            cause += "; beams are recomputed, not swapped" if taking.name in SWAPS else ""
+        if taking.tier is not None and tiering.swap_out(roster, victim, taking.tier, now):
+            lost = 0
+        roster.requeue(victim, now)
     return Preemption(
         victim=victim,
         by=by,

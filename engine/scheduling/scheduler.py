@@ -19,52 +19,46 @@ Decisions where the sources differ or leave it open:
   go on computing is never found by others.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from engine.memory.compaction import Job, book, check_span, compact, due_moves, plan_moves
+from engine.memory.compaction import Compaction, Job, Move
 from engine.memory.copies import PendingCopies
 from engine.memory.groups import complete_places
 from engine.memory.partial import PartialIndex
 from engine.memory.pins import Pin, Pins
 from engine.memory.pool import BlockPool
 from engine.memory.prefix import extend_hashes, hashes_of
-from engine.memory.promises import Promises, overcommitment
 from engine.policies.capacity import CAPACITIES, CapacityRule
-from engine.policies.free_order import FREE_ORDERS
-from engine.policies.order import ORDERS
 from engine.policies.policy_set import PolicySet
-from engine.policies.requeue import REQUEUES
-from engine.requests.beam import Beam, is_one_group, leader_of, places_taken
+from engine.requests.beam import Beam
 from engine.requests.hypotheses import Candidate
 from engine.requests.request import FinishReason, Request, RequestState
-from engine.scheduling import ledger, tiering
-from engine.scheduling.admission import check_servable, usable_blocks
-from engine.scheduling.beam_steps import end_beams, go_on, report
+from engine.scheduling import kv_switch, ledger, tiering
+from engine.scheduling.admission import check_servable
+from engine.scheduling.beam_steps import end, go_on, report
 from engine.scheduling.draft import Draft
-from engine.scheduling.forking import end_samples, must_copy, own_tail, take_tokens
-from engine.scheduling.kv_switch import KVTypes, waits_for
+from engine.scheduling.forking import take_tokens
+from engine.scheduling.growing import grow_running
+from engine.scheduling.kv_types import KVTypes, Switch
 from engine.scheduling.lookahead import bring_ahead
 from engine.scheduling.output import HeadVerdict, Plan, PolicyChange, Preemption
-from engine.scheduling.preemption import pick_victim, preempt
+from engine.scheduling.preemption import preempt
 from engine.scheduling.progress import count_recomputed, drop_unseen, write_kv
+from engine.scheduling.promises import Promises, overcommitment
+from engine.scheduling.regime import Regime
+from engine.scheduling.roster import RUNNING_STATES, Roster
 from engine.scheduling.starting import admit_waiting
 from engine.scheduling.totals import Totals
-from engine.scheduling.transition import plan_change
-from engine.scheduling.waiting import WaitingQueue
+from engine.scheduling.transition import pending_text, plan_change
+from engine.scheduling.waiting import Waiting
 from engine.tiers.tiers import Tiers
-from engine.words import counted
 from kvtop.protocol import PolicyValue
-
-RUNNING_STATES = (RequestState.PREFILL, RequestState.DECODE)
 
 
 class Scheduler:
-    """Owns the requests and, through them, the blocks of one pool. Not thread-safe.
+    """Puts the mechanisms in order: what happens in an iteration, and on command. Not thread-safe.
 
-    ``requests``: all live ones by num; each is either in ``waiting`` (head first) or in ``running`` (in the order of
-    their start). ``promised``: blocks kept for running requests beyond those they hold. ``rule``: the
-    capacity rule in force, which differs from the policies' while a transition drains. ``verdict``: why the head of
-    the queue was held back in the latest iteration.
+    ``roster`` owns the requests and, through them, the blocks of one pool.
     """
 
     def __init__(
@@ -78,25 +72,113 @@ class Scheduler:
     ) -> None:
         if max_model_len < 2:
             raise ValueError(f"a context of {max_model_len} tokens has no room for a prompt and an answer")
-        self.pool = pool
         if pool.eviction != policies.eviction:
             pool.set_eviction(policies.eviction)
-        self.tiers = tiers
-        self.kv_types = KVTypes(policies.kv_dtype, kv_dtypes or (policies.kv_dtype,))
-        self.policies = policies
-        self.max_model_len = max_model_len
-        self.requests: dict[int, Request] = {}
-        self.running: list[Request] = []
-        self.waiting = WaitingQueue(ORDERS[policies.order], REQUEUES[policies.requeue])
-        self.totals = Totals()
-        self.promised = Promises(pool)
+        kv_types = KVTypes(policies.kv_dtype, kv_dtypes or (policies.kv_dtype,))
+        self.regime = Regime(policies, CAPACITIES[policies.capacity], kv_types)
+        self.roster = Roster(pool, self.regime, max_model_len=max_model_len, tiers=tiers)
+        self.pool = pool
         self.pins = Pins(pool)
-        self.compaction: Job | None = None
-        self.copies = PendingCopies()
         self.partial = PartialIndex(pool)
-        self.rule: CapacityRule = CAPACITIES[policies.capacity]
-        self.paused = False
-        self.verdict: HeadVerdict | None = None
+        self._compaction = Compaction(pool)
+        self._verdict: HeadVerdict | None = None
+
+    # What there is to see
+
+    @property
+    def requests(self) -> Mapping[int, Request]:
+        """All live ones by num."""
+        return self.roster.requests
+
+    @property
+    def running(self) -> Sequence[Request]:
+        """In the order of their start."""
+        return self.roster.running
+
+    @property
+    def waiting(self) -> Waiting:
+        """Head first."""
+        return self.roster.waiting
+
+    @property
+    def tiers(self) -> Tiers | None:
+        """What lies below the device."""
+        return self.roster.tiers
+
+    @property
+    def totals(self) -> Totals:
+        return self.roster.totals
+
+    @property
+    def promised(self) -> Promises:
+        """Blocks kept for running requests beyond those they hold."""
+        return self.roster.promised
+
+    @property
+    def copies(self) -> PendingCopies:
+        """Copies within the pool that are planned and not done yet."""
+        return self.roster.copies
+
+    @property
+    def policies(self) -> PolicySet:
+        return self.regime.policies
+
+    @property
+    def rule(self) -> CapacityRule:
+        """The capacity rule in force, which differs from the policies' while a transition drains."""
+        return self.regime.capacity
+
+    @property
+    def kv_types(self) -> KVTypes:
+        return self.regime.kv_types
+
+    @property
+    def max_model_len(self) -> int:
+        return self.roster.max_model_len
+
+    @property
+    def paused(self) -> bool:
+        return self.regime.paused
+
+    @property
+    def compaction(self) -> Job | None:
+        """The command to compact that is open."""
+        return self._compaction.job
+
+    @property
+    def verdict(self) -> HeadVerdict | None:
+        """Why the head of the queue was held back in the latest iteration; None too where it has ended since."""
+        told = self._verdict
+        return None if told is None or told.request.state is RequestState.FINISHED else told
+
+    @property
+    def reserved_blocks(self) -> int:
+        """Blocks promised to running requests beyond those they hold."""
+        return self.roster.promised.blocks
+
+    @property
+    def draining(self) -> bool:
+        """See `Regime.draining`."""
+        return self.regime.draining
+
+    @property
+    def switching(self) -> bool:
+        """See `Regime.switching`."""
+        return self.regime.switching
+
+    @property
+    def waits_for_copies(self) -> bool:
+        """There is work, and copies between tiers are under way that it may be waiting for."""
+        copying = self.tiers is not None and self.tiers.pending > 0
+        return copying and not self.paused and bool(self.requests)
+
+    def transition_text(self) -> str | None:
+        """What a policy change still waits for, in a sentence; None when there is nothing."""
+        return pending_text(self.roster)
+
+    def ledger_violations(self) -> list[str]:
+        """What is wrong in the books, a sentence each; empty when all is well."""
+        return ledger.violations(self.roster, self.pins)
 
     # Requests come and go
 
@@ -111,20 +193,23 @@ class Scheduler:
         request.max_tokens = min(request.max_tokens, self.max_model_len - request.prompt_tokens)
         # The time in the queue counts from its arrival, which cannot be later than now.
         request.times.since = min(request.arrival, now)
-        self.requests[request.num] = request
-        self.waiting.add(request)
+        self.roster.queue(request)
 
     def abort(self, request: Request, now: float) -> None:
         """End a live request now; its hashed blocks stay cached. Raises ValueError if it is not live."""
         self._must_be_live(request)
-        self.end(request, FinishReason.ABORT, now)
+        end(self.roster, request, FinishReason.ABORT, now)
 
     def preempt(self, request: Request, now: float, cause: str) -> Preemption:
         """Make a running request wait again, on somebody's word. Raises ValueError if it does not run."""
         self._must_be_live(request)
         if request not in self.running:
             raise ValueError(f"request {request.id} is {request.state}; only a running one can be preempted")
-        return preempt(self, request, now, cause)
+        return preempt(self.roster, request, now, cause)
+
+    def _must_be_live(self, request: Request) -> None:
+        if self.requests.get(request.num) is not request:
+            raise ValueError(f"request {request.id} is not live")
 
     # One iteration
 
@@ -133,22 +218,24 @@ class Scheduler:
 
         Scheduling again without a commit is harmless: the same tokens are planned again.
         """
-        if self.tiers is not None:
-            tiering.settle(self, self.tiers, now)
+        roster, tiers = self.roster, self.tiers
+        if tiers is not None:
+            tiering.settle(roster, tiers, now)
         notices = self._settle()
         evictions = self.pool.evictions
         draft = Draft(self.policies.token_budget)
         if not self.paused:
-            self._grow_running(draft, now)
-        self.verdict = admit_waiting(self, draft, now)
-        if self.tiers is not None:
-            tiering.work_ahead(self, self.tiers, now)
-            bring_ahead(self, self.tiers, now)
-            if not self.copies.planned():
-                self.tiers.flush()
-        moves = due_moves(self)
-        retabled = compact(self, moves)
-        copied = self.copies.planned()
+            grow_running(roster, draft, now)
+        self._verdict = admit_waiting(roster, self.partial, draft, now)
+        if tiers is not None:
+            tiering.work_ahead(roster, tiers, now)
+            bring_ahead(roster, tiers, self._verdict, now)
+            if not roster.copies.planned():
+                tiers.flush()
+        moves = self._moves()
+        retabled = roster.move(moves)
+        self.pins.follow({move.source: move.target for move in moves})
+        copied = roster.copies.planned()
         return Plan(
             items=tuple(draft.items.values()),
             token_budget=self.policies.token_budget,
@@ -158,10 +245,10 @@ class Scheduler:
             preempted=draft.preempted,
             rejected=draft.rejected,
             notices=notices,
-            verdict=self.verdict,
+            verdict=self._verdict,
             moves=moves,
             retabled=retabled,
-            compacted=book(self, moves),
+            compacted=None if self.paused else self._compaction.book(moves),
             evicted=self.pool.evictions - evictions,
         )
 
@@ -180,12 +267,12 @@ class Scheduler:
         beams = sum(item.candidates > 0 for item in plan.items)
         if len(candidates) != beams:
             raise ValueError(f"the batch asks for candidates of {beams} beams, those of {len(candidates)} came back")
-        self.copies.done(plan.copies)
-        if self.tiers is not None and not self.copies.planned():
+        self.roster.copies.done(plan.copies)
+        if self.tiers is not None and not self.roster.copies.planned():
             self.tiers.flush()
         sampled, offered = iter(tokens), iter(candidates)
         finished: list[Request] = []
-        groups: dict[int, Beam] = {}
+        groups: dict[int, Beam[Request]] = {}
         for item in plan.items:
             drawn = [next(sampled) for _ in item.drawing]
             following = next(offered) if item.candidates else ()
@@ -198,11 +285,11 @@ class Scheduler:
             hashing = self.policies.prefix_cache
             write_kv(request, item.start, item.start + item.count, self.pool, now, hashing=hashing)
             if self.tiers is not None:
-                tiering.filled(self, self.tiers, request, item.start, item.start + item.count, now)
+                tiering.filled(self.roster, self.tiers, request, item.start, item.start + item.count, now)
             if hashing and self.policies.partial_reuse != "off":
                 self.partial.filled(request, item.start, item.start + item.count)
             if drawn:
-                finished += take_tokens(self, item, drawn, now)
+                finished += take_tokens(self.roster, item, drawn, now)
             beam = request.beam
             if beam is not None:
                 groups[beam.leader.num] = beam
@@ -210,7 +297,15 @@ class Scheduler:
                     report(request, following)
             if self.pool.slides and request.state in RUNNING_STATES and not (beam and beam.asleep):
                 self.totals.dropped_blocks += drop_unseen(request, self.pool, now)
-        return finished + go_on(self, groups.values(), now)
+        return finished + go_on(self.roster, groups.values(), now)
+
+    def _moves(self) -> list[Move]:
+        """What is to be moved together in this iteration."""
+        if self.paused:
+            return []
+        when = self.policies.compaction
+        by_policy = when == "continuous" or (when == "when_idle" and not self.requests)
+        return self._compaction.due(self.policies.compaction_moves, by_policy=by_policy)
 
     # Control
 
@@ -220,68 +315,65 @@ class Scheduler:
         ``transition`` says what happens where the present state breaks the new rule: "drain" admits nothing until it
         fits, "preempt" preempts down to what fits, at once.
         """
-        change = plan_change(self, changes, transition)
-        old, self.policies = self.policies, change.new
+        change = plan_change(self.roster, self.pins, changes, transition)
+        old, self.regime.policies = self.policies, change.new
         if (old.order, old.requeue) != (change.new.order, change.new.requeue):
-            self.waiting.reorder(ORDERS[change.new.order], REQUEUES[change.new.requeue])
+            self.roster.reorder()
         if self.tiers is not None and not change.new.prefix_cache:
             self.tiers.prefetches.forget_hashes()
         if change.new.partial_reuse == "off":
             self.partial.clear()
-        preempted = [preempt(self, victim, now, cause, action=change.action) for victim, cause in change.victims]
+        preempted = [preempt(self.roster, victim, now, cause, action=change.action) for victim, cause in change.victims]
         for name in change.unpinned:
             self.pins.unpin(name)
         if old.eviction != change.new.eviction:
             self.pool.set_eviction(change.new.eviction)
         # Blocks of victims that are swapped out come free when the copies have ended; until then, this drains too.
         leaving = self.pool.leaving and overcommitment(self.running, self.pool) > 0
-        if not change.drains and not (CAPACITIES[change.new.capacity].reserves and leaving):
-            self._adopt(CAPACITIES[change.new.capacity])
+        if not change.drains and not (self.regime.wanted_capacity.reserves and leaving):
+            self._adopt(self.regime.wanted_capacity)
         return PolicyChange(old, change.new, change.effects, preempted)
 
     def preview(self, changes: dict[str, PolicyValue], transition: str) -> list[str]:
         """The sentences `set_policies` would return as effects; nothing changes. Raises ValueError as it does."""
-        return plan_change(self, changes, transition).effects
+        return plan_change(self.roster, self.pins, changes, transition).effects
+
+    def _settle(self) -> list[str]:
+        """End a drain when what running requests may need fits."""
+        if not self.draining or overcommitment(self.running, self.pool) > 0:
+            return []
+        self._adopt(self.regime.wanted_capacity)
+        return [f"{self.policies.rule('capacity')} is in force: what running requests may need now fits"]
+
+    def _adopt(self, rule: CapacityRule) -> None:
+        self.regime.capacity = rule
+        for request in self.running:
+            if rule.reserves:
+                self.roster.promised.make(request)
+            else:
+                self.roster.promised.drop(request)
 
     @property
-    def reserved_blocks(self) -> int:
-        """Blocks promised to running requests beyond those they hold."""
-        return self.promised.blocks
+    def kv_switch_due(self) -> bool:
+        """The element type in force is not the policies', and nothing holds the switch up any more."""
+        return kv_switch.is_due(self.roster)
 
-    @property
-    def draining(self) -> bool:
-        """The policies' capacity rule is not in force yet: running requests are promised too much for it."""
-        return self.rule.name != self.policies.capacity
+    def switch_kv(self, storage: kv_switch.Storage, now: float) -> Switch:
+        """Forget all content and have the memory made anew in the policies' element type, which is due."""
+        return kv_switch.carry_out(self.roster, storage, now, unpinned=len(self.pins), forget=self._forget)
 
-    @property
-    def waits_for_copies(self) -> bool:
-        """There is work, and copies between tiers are under way that it may be waiting for."""
-        copying = self.tiers is not None and self.tiers.pending > 0
-        return copying and not self.paused and bool(self.requests)
-
-    @property
-    def switching(self) -> bool:
-        """The policies' element type of KV is not in force yet: nothing is admitted until it is."""
-        return self.kv_types.in_force != self.policies.kv_dtype
-
-    def transition_text(self) -> str | None:
-        """What a policy change still waits for, in a sentence; None when there is nothing."""
-        if self.switching:
-            return f"draining to kv_dtype={self.policies.kv_dtype}: waits for {waits_for(self)}"
-        if self.draining:
-            over = overcommitment(self.running, self.pool)
-            return f"draining to capacity={self.policies.capacity}: running requests may need {counted(over, 'block')} too many"
-        over = places_taken(self.running) - self.policies.max_running
-        if over > 0 and not is_one_group(self.running):
-            return f"draining to max_running={self.policies.max_running}: {over} too many run"
-        return None
+    def _forget(self) -> int:
+        self.partial.clear()
+        return self.reset_prefix_cache()
 
     def pause(self) -> None:
         """Plan nothing from now on; KV stays in place."""
-        self.paused = True
+        self.regime.paused = True
 
     def resume(self) -> None:
-        self.paused = False
+        self.regime.paused = False
+
+    # What the cache keeps
 
     def pin(self, request: Request) -> Pin:
         """Keep what the cache holds of ``request``, live or finished, until it is unpinned by its id.
@@ -309,11 +401,7 @@ class Scheduler:
 
         Raises ValueError, in one sentence, for a range that the pool does not have.
         """
-        if span is not None:
-            check_span(self.pool, span)
-        count = len(plan_moves(self.pool, self.pool.total, span))
-        self.compaction = Job(span, count) if count else None
-        return count
+        return self._compaction.start(span)
 
     def reset_prefix_cache(self) -> int:
         """Forget what blocks contain, pinned or not; blocks in use keep their KV but match nobody new. Returns how many
@@ -323,148 +411,3 @@ class Scheduler:
         for request in self.running:
             request.chained = 0
         return self.pool.reset_hashes() + below
-
-    def ledger_violations(self) -> list[str]:
-        """What is wrong in the books, a sentence each; empty when all is well."""
-        return ledger.violations(self)
-
-    # Running requests
-
-    def _grow_running(self, draft: Draft, now: float, *, force: bool = False) -> None:
-        for request in list(self.running):
-            if draft.budget == 0:
-                break
-            if request.state not in RUNNING_STATES:
-                continue  # A victim of one before it.
-            if request.remaining == 0:
-                continue  # A beam that waits for the others of its group.
-            count = min(request.remaining, draft.budget)
-            if self._make_room(request, request.computed + count, draft, now, force=force):
-                self.assign(request, count, draft, now)
-        if draft.stalled and not draft.items and self.tiers is not None and not self.tiers.pending:
-            # Everybody waits for room in a tier, and nobody will make any.
-            draft.stalled.clear()
-            self._grow_running(draft, now, force=True)
-
-    def _make_room(self, request: Request, tokens: int, draft: Draft, now: float, *, force: bool = False) -> bool:
-        """Preempt until ``request`` can hold ``tokens`` tokens; False when it is out itself or must wait for copies.
-
-        ``force``: even those whose state finds no room in a tier that is full.
-        """
-        if self.pool.blocks_for(tokens) - request.holes > (usable := usable_blocks(self.pool, request.held)):
-            pinned = "" if usable == self.pool.total else f" that are not pinned for others, of {self.pool.total}"
-            whole = f"the whole pool of {usable} blocks" if not pinned else f"all {usable} blocks{pinned}"
-            why = f"{request.id} filled {whole}; its output ends here"
-            self._cut_off(request, why, draft, now)
-            return False
-        while (need := self._lacking(request, tokens)) > self.pool.available:
-            if self.rule.reserves:
-                raise RuntimeError(f"{request.id} was promised blocks that are not there; see ledger_violations()")
-            victims = self.running if self.tiers is None or force else tiering.candidates(self, self.tiers)
-            if need <= self.pool.available + self.pool.leaving or not victims:
-                draft.stalled.append(request)
-                return False
-            if is_one_group(self.running):
-                name, width = leader_of(request).id, len(self.running)
-                why = f"the {width} beams of {name} filled all {usable} blocks that there are; their output ends here"
-                self._cut_off(request, why, draft, now)
-                return False
-            pick = pick_victim(victims, self.policies, request)
-            cause = f"{request.id} needs {counted(need, 'block', more=True)}, {self.pool.available} left; {pick.reason}"
-            draft.preempted.append(
-                preempt(self, pick.victim, now, cause, by=request, need=need, protection=pick.protection)
-            )
-            draft.take_back(pick.victim)
-            if request.state not in RUNNING_STATES:
-                return False
-        return True
-
-    def _cut_off(self, request: Request, why: str, draft: Draft, now: float) -> None:
-        """``request`` ends, and its beams, because there is no room for its next token and never will be."""
-        draft.take_back(request)
-        members = [request] if request.beam is None else request.beam.seen
-        self.end(request, FinishReason.LENGTH, now, why)
-        draft.rejected += [(member, why) for member in members]
-
-    def _lacking(self, request: Request, tokens: int) -> int:
-        """Blocks to be taken before ``request`` can hold ``tokens`` tokens, those for copies of its last included."""
-        return self.pool.blocks_for(tokens) - len(request.block_table) + must_copy(request, self.pool)
-
-    def assign(self, request: Request, count: int, draft: Draft, now: float) -> None:
-        """Plan the next ``count`` tokens of ``request`` and take the blocks for them; they are there."""
-        for copy in own_tail(request, self.pool, now):
-            self.copies.add(request, copy, "about to write a block that others hold")
-        if request.forked_tail:
-            request.forked_tail = False
-            self.promised.keep(request, self.pool.groups)
-        if (places := self.pool.blocks_for(request.computed + count)) > len(request.block_table):
-            self.extend_table(request, places, now)
-        draft.assign(request, count)
-
-    def extend_table(self, request: Request, places: int, now: float) -> None:
-        """Take the blocks that are lacking up to ``places`` places; they are there."""
-        table, pool = request.block_table, self.pool
-        for place in range(len(table), places):
-            table.append(pool.take(request.num, now, place % pool.groups))
-            self.promised.keep(request)
-
-    # Leaving; also for preempt actions
-
-    def requeue(self, request: Request, now: float) -> None:
-        """A running request that holds nothing any more waits again."""
-        request.computed = 0
-        request.enter(RequestState.PREEMPTED, now)
-        self.running.remove(request)
-        self.waiting.add(request)
-
-    def end(self, request: Request, reason: FinishReason, now: float, detail: str | None = None) -> None:
-        """A live request is finished, wherever it is; it gives up what it holds. A beam's whole group ends with it."""
-        if request.beam is not None and not request.beam.ended:
-            end_beams(self, request.beam, reason, now, detail)
-            return
-        if request.state in RUNNING_STATES or request.state is RequestState.LOADING:
-            self.running.remove(request)
-            self.release(request, now)
-        else:
-            self.waiting.remove(request)
-        if self.tiers is not None:
-            self.tiers.drop(request.num, now)
-        end_samples(request, reason, now)
-        request.finish_reason, request.finish_detail = reason, detail
-        request.enter(RequestState.FINISHED, now)
-        del self.requests[request.num]
-        self.totals.count_end(reason)
-        if self.verdict is not None and self.verdict.request is request:
-            self.verdict = None
-
-    def release(self, request: Request, now: float) -> None:
-        """A running request gives up its blocks, and what was promised to it. Copies to them are not waited for."""
-        if self.tiers is not None:
-            self.tiers.loads.cancel(request.num)
-        for block in FREE_ORDERS[self.policies.free_order].arrange(request.held):
-            self.pool.release(block, request.num, now)
-        request.block_table, request.holes, request.chained = [], 0, 0
-        request.forked_tail = False
-        self.copies.drop(request)
-        self.promised.drop(request)
-
-    def _must_be_live(self, request: Request) -> None:
-        if self.requests.get(request.num) is not request:
-            raise ValueError(f"request {request.id} is not live")
-
-    # The capacity rule in force
-
-    def _settle(self) -> list[str]:
-        """End a drain when what running requests may need fits."""
-        if not self.draining or overcommitment(self.running, self.pool) > 0:
-            return []
-        self._adopt(CAPACITIES[self.policies.capacity])
-        return [f"{self.policies.rule('capacity')} is in force: what running requests may need now fits"]
-
-    def _adopt(self, rule: CapacityRule) -> None:
-        self.rule = rule
-        for request in self.running:
-            if rule.reserves:
-                self.promised.make(request)
-            else:
-                self.promised.drop(request)

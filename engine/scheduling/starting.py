@@ -1,18 +1,20 @@
 """Waiting requests start, in queue order, up to the first that must wait."""
 
-from typing import TYPE_CHECKING
-
-from engine.memory.partial import PARTS
-from engine.policies.capacity import CAPACITIES
+from engine.memory.partial import PARTS, Part, PartialIndex
 from engine.policies.policy_set import PolicySet
-from engine.requests.beam import places_taken
+from engine.requests.batch import BlockCopy
+from engine.requests.members import places_taken
 from engine.requests.request import NO_BLOCK, FinishReason, Request, RequestState
 from engine.scheduling import lookahead as prefetch
 from engine.scheduling import tiering
 from engine.scheduling.admission import never_fits, weigh
+from engine.scheduling.beam_steps import end
 from engine.scheduling.draft import Draft
+from engine.scheduling.growing import assign
 from engine.scheduling.output import Admission, HeadVerdict
 from engine.scheduling.progress import retain
+from engine.scheduling.roster import Roster
+from engine.scheduling.transition import pending_text
 from engine.scheduling.verdict import (
     above_resume_gate,
     after_preemption,
@@ -25,19 +27,17 @@ from engine.scheduling.verdict import (
 )
 from engine.tiers.tiers import Tiers
 
-if TYPE_CHECKING:
-    from engine.scheduling.scheduler import Scheduler
 
-
-def admit_waiting(scheduler: "Scheduler", draft: Draft, now: float) -> HeadVerdict | None:
+def admit_waiting(roster: Roster, partial: PartialIndex, draft: Draft, now: float) -> HeadVerdict | None:
     """Start requests in queue order up to the first that must wait; the verdict on that one."""
-    pool, policies, rule, running = scheduler.pool, scheduler.policies, scheduler.rule, scheduler.running
+    regime, pool, running = roster.regime, roster.pool, roster.running
+    policies, rule = regime.policies, regime.capacity
     batch_runs = rule.one_batch and bool(running)
-    while (head := scheduler.waiting.head) is not None:
-        if (verdict := _stops_all(scheduler, head, draft)) is not None:
+    while (head := roster.waiting.head) is not None:
+        if (verdict := _stops_all(roster, head, draft)) is not None:
             return verdict
         if (why := never_fits(head, pool, rule, lookups=policies.prefix_cache)) is not None:
-            scheduler.end(head, FinishReason.ERROR, now, why)
+            end(roster, head, FinishReason.ERROR, now, why)
             draft.rejected.append((head, why))
             continue
         if batch_runs:
@@ -48,19 +48,19 @@ def admit_waiting(scheduler: "Scheduler", draft: Draft, now: float) -> HeadVerdi
             return no_tokens_left(head, policies)
         if running and (verdict := above_resume_gate(head, policies, pool)) is not None:
             return verdict
-        if scheduler.tiers is not None and (verdict := _awaits_copies(scheduler.tiers, head, policies)) is not None:
+        if roster.tiers is not None and (verdict := _awaits_copies(roster.tiers, head, policies)) is not None:
             return verdict
         offer = weigh(
             head,
             pool,
             rule,
             policies,
-            reserved=scheduler.reserved_blocks,
+            reserved=roster.promised.blocks,
             alone=not running,
         )
         if not offer.fits:
             return too_little_room(head, offer, policies)
-        _start(scheduler, head, offer.hits, draft, now)
+        _start(roster, partial, head, offer.hits, draft, now)
     return None
 
 
@@ -69,19 +69,18 @@ def _awaits_copies(tiers: Tiers, head: Request, policies: PolicySet) -> HeadVerd
     return tiering.held_back(tiers, head, policies) or prefetch.held_back(tiers, head, policies)
 
 
-def _stops_all(scheduler: "Scheduler", head: Request, draft: Draft) -> HeadVerdict | None:
+def _stops_all(roster: Roster, head: Request, draft: Draft) -> HeadVerdict | None:
     """The verdict when this iteration admits nobody, whatever the head needs."""
-    pool, policies = scheduler.pool, scheduler.policies
-    if scheduler.paused:
+    pool, policies = roster.pool, roster.regime.policies
+    if roster.regime.paused:
         return HeadVerdict(head, "paused", "resume to go on")
-    if scheduler.switching:
-        return HeadVerdict(head, "draining", scheduler.transition_text() or "draining", rule=policies.rule("kv_dtype"))
-    if scheduler.draining:
-        target = CAPACITIES[policies.capacity]
+    if roster.regime.switching:
+        return HeadVerdict(head, "draining", pending_text(roster) or "draining", rule=policies.rule("kv_dtype"))
+    if roster.regime.draining:
         return draining(
             head,
-            never_fits(head, pool, target, lookups=policies.prefix_cache),
-            scheduler.transition_text(),
+            never_fits(head, pool, roster.regime.wanted_capacity, lookups=policies.prefix_cache),
+            pending_text(roster),
             policies,
             pool,
         )
@@ -92,11 +91,10 @@ def _stops_all(scheduler: "Scheduler", head: Request, draft: Draft) -> HeadVerdi
     return None
 
 
-def _start(scheduler: "Scheduler", request: Request, hits: list[int], draft: Draft, now: float) -> None:
+def _start(roster: Roster, partial: PartialIndex, request: Request, hits: list[int], draft: Draft, now: float) -> None:
     """Admit ``request``: it shares its prefix hits, is promised what the rule promises, and gets tokens."""
-    pool, policies, first = scheduler.pool, scheduler.policies, request.admissions == 0
-    scheduler.waiting.remove(request)
-    scheduler.running.append(request)
+    pool, policies, first = roster.pool, roster.regime.policies, request.admissions == 0
+    roster.admit(request)
     request.block_table = list(hits)
     request.holes = hits.count(NO_BLOCK)
     for block in request.held:
@@ -107,20 +105,46 @@ def _start(scheduler: "Scheduler", request: Request, hits: list[int], draft: Dra
     waited = max(0.0, now - request.times.since)
     request.enter(RequestState.PREFILL, now)
     request.started = now
-    request.kv_dtype = scheduler.kv_types.in_force
+    request.kv_dtype = roster.regime.kv_types.in_force
     request.admissions += 1
-    scheduler.totals.admissions += 1
+    roster.totals.admissions += 1
     if first and policies.prefix_cache:
-        scheduler.totals.prefix_query_tokens += request.prompt_tokens
-        scheduler.totals.prefix_hit_tokens += request.cached
-    if scheduler.rule.reserves:
-        scheduler.promised.make(request)
-    if scheduler.tiers is not None:
-        tiering.hit(scheduler, scheduler.tiers, hits, now)
-    loading = scheduler.tiers is not None and tiering.begin_load(scheduler, scheduler.tiers, request, now)
-    if not loading and policies.prefix_cache and (part := PARTS.get(policies.partial_reuse)) is not None:
-        part(scheduler, request, now)
+        roster.totals.prefix_query_tokens += request.prompt_tokens
+        roster.totals.prefix_hit_tokens += request.cached
+    if roster.regime.capacity.reserves:
+        roster.promised.make(request)
+    if roster.tiers is not None:
+        tiering.hit(roster, roster.tiers, hits, now)
+    loading = roster.tiers is not None and tiering.begin_load(roster, roster.tiers, request, now)
+    if not loading and policies.prefix_cache and (find := PARTS.get(policies.partial_reuse)) is not None:
+        part = find(partial, request, roster.tiers is not None)
+        if part is not None:
+            _reuse(roster, request, part, now)
     count = 0 if loading else min(request.remaining, draft.budget)
     if count:
-        scheduler.assign(request, count, draft, now)
+        assign(roster, request, count, draft, now)
     draft.admitted.append(Admission(request, request.cached, len(request.block_table), waited, first))
+
+
+def _reuse(roster: Roster, request: Request, part: Part, now: float) -> None:
+    """``request``, just admitted with its prefix hits, goes on with a part of another block, or in that block itself,
+    which takes the place of one that it would have taken. The part counts as a prefix hit."""
+    pool, first = roster.pool, len(request.block_table)
+    if part.in_place:
+        for block in part.blocks:
+            pool.reclaim(block, request.num, part.tokens, now)
+            request.block_table.append(block)
+            roster.promised.keep(request)
+    else:
+        for block in part.blocks:
+            pool.share(block, request.num, now)
+        roster.extend_table(request, first + pool.groups, now)
+        for block, own in zip(part.blocks, request.block_table[first:], strict=True):
+            pool.release(block, request.num, now)
+            pool.write(own, part.tokens, now)
+            why = f"begins with the same {part.tokens} tokens"
+            roster.copies.add(request, BlockCopy(block, own, part.tokens), why)
+    request.computed += part.tokens
+    request.cached = request.computed
+    if request.admissions == 1:
+        roster.totals.prefix_hit_tokens += part.tokens

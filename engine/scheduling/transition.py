@@ -6,28 +6,26 @@ what happens.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from engine.memory.pins import Pins
 from engine.memory.pool import CACHED, BlockPool
-from engine.memory.promises import overcommitment, promises
 from engine.policies.capacity import CAPACITIES, CapacityRule
 from engine.policies.order import ORDERS
 from engine.policies.policy_set import PolicySet, spell
-from engine.policies.preempt_action import PREEMPT_ACTIONS, SWAPS
+from engine.policies.preempt_action import PREEMPT_ACTIONS
 from engine.policies.requeue import REQUEUES
-from engine.requests.beam import group_of, is_one_group, places_taken
+from engine.requests.members import group_of, is_one_group, places_taken
 from engine.requests.request import Request
 from engine.requests.retention import DEFAULT_PRIORITY
 from engine.scheduling import kv_switch, tiering
 from engine.scheduling.admission import never_fits
 from engine.scheduling.preemption import pick_victim, protected
+from engine.scheduling.promises import overcommitment, promises
+from engine.scheduling.roster import Roster
 from engine.words import counted
 from kvtop.protocol import PolicyValue
-
-if TYPE_CHECKING:
-    from engine.scheduling.scheduler import Scheduler
 
 TRANSITIONS = ("drain", "preempt")
 NAMED = 6
@@ -48,108 +46,123 @@ class ChangePlan:
     """What becomes of the victims; None: what the new policies say."""
 
 
-def plan_change(scheduler: "Scheduler", changes: dict[str, PolicyValue], transition: str) -> ChangePlan:
+def plan_change(roster: Roster, pins: Pins, changes: dict[str, PolicyValue], transition: str) -> ChangePlan:
     """What ``changes`` would do. Raises ValueError, in one sentence, for an unknown axis, value or transition."""
     if transition not in TRANSITIONS:
         raise ValueError(f"there is no transition {transition[:40]!r}; choose drain or preempt")
-    old = scheduler.policies
+    old = roster.regime.policies
     plan = ChangePlan(old.changed(changes))
-    scheduler.kv_types.check(plan.new.kv_dtype)
-    stay = _Remaining(scheduler.running, scheduler.pool)
-    if plan.new.kv_dtype != old.kv_dtype or (scheduler.switching and "kv_dtype" in changes):
-        _change_kv_dtype(plan, scheduler, stay, transition)
+    roster.regime.kv_types.check(plan.new.kv_dtype)
+    stay = _Remaining(roster.running, roster.pool)
+    if plan.new.kv_dtype != old.kv_dtype or (roster.regime.switching and "kv_dtype" in changes):
+        _change_kv_dtype(plan, roster, len(pins), stay, transition)
     if plan.new.max_running != old.max_running or (transition == "preempt" and "max_running" in changes):
         _change_max_running(plan, old, stay, transition)
-    if plan.new.capacity != old.capacity or (scheduler.draining and "capacity" in changes):
-        _change_capacity(plan, scheduler, stay, transition)
-    elif scheduler.draining:
-        plan.drains = overcommitment(stay.running, scheduler.pool) > 0
+    if plan.new.capacity != old.capacity or (roster.regime.draining and "capacity" in changes):
+        _change_capacity(plan, roster, stay, transition)
+    elif roster.regime.draining:
+        plan.drains = overcommitment(stay.left, roster.pool) > 0
     if plan.new.pin_limit != old.pin_limit or (transition == "preempt" and "pin_limit" in changes):
-        _change_pin_limit(plan, scheduler, transition)
-    _describe_the_rest(plan, scheduler)
+        _change_pin_limit(plan, roster, pins, transition)
+    _describe_the_rest(plan, roster)
     if not plan.effects:
         plan.effects.append("Nothing changes: these values are in force already.")
     return plan
+
+
+def pending_text(roster: Roster) -> str | None:
+    """What a policy change still waits for, in a sentence; None when there is nothing."""
+    regime, running = roster.regime, roster.running
+    if regime.switching:
+        return f"draining to kv_dtype={regime.policies.kv_dtype}: waits for {kv_switch.waits_for(roster)}"
+    if regime.draining:
+        over = overcommitment(running, roster.pool)
+        more = counted(over, "block")
+        return f"draining to capacity={regime.policies.capacity}: running requests may need {more} too many"
+    over = places_taken(running) - regime.policies.max_running
+    if over > 0 and not is_one_group(running):
+        return f"draining to max_running={regime.policies.max_running}: {over} too many run"
+    return None
 
 
 class _Remaining:
     """The running requests and the free blocks as they would be once the victims chosen so far are gone."""
 
     def __init__(self, running: Sequence[Request], pool: BlockPool) -> None:
-        self.running = list(running)
+        self.left = list(running)
         self.pool = pool
         self.available = pool.available
         self._released: dict[int, int] = {}
 
     @property
     def over(self) -> int:
-        return promises(self.running, self.pool) - self.available
+        return promises(self.left, self.pool) - self.available
 
     def drop(self, victim: Request) -> None:
         for request in group_of(victim):
-            self.running.remove(request)
+            self.left.remove(request)
             for block in request.held:
                 gone = self._released[block] = self._released.get(block, 0) + 1
                 self.available += gone == self.pool.refs_of(block) and not self.pool.pins[block]
 
 
 def _choose(plan: ChangePlan, stay: _Remaining, cause: str) -> Request:
-    victim = pick_victim(stay.running, plan.new).victim
+    victim = pick_victim(stay.left, plan.new).victim
     stay.drop(victim)
     plan.victims.append((victim, cause))
     return victim
 
 
-def _change_kv_dtype(plan: ChangePlan, scheduler: "Scheduler", stay: _Remaining, transition: str) -> None:
+def _change_kv_dtype(plan: ChangePlan, roster: Roster, pins: int, stay: _Remaining, transition: str) -> None:
     new = plan.new.kv_dtype
     victims: list[Request] = []
-    if transition == "preempt" and new != scheduler.kv_types.in_force:
+    if transition == "preempt" and new != roster.regime.kv_types.in_force:
         # Whatever else the change asks for: KV of the old type need not be kept for anybody.
         plan.action = "recompute"
         cause = f"policy change to {plan.new.rule('kv_dtype')}"
-        while stay.running:
+        while stay.left:
             victims.append(_choose(plan, stay, cause))
     if victims:
         plan.effects.append(_preempted(plan, victims, f"because their KV is worth nothing as {new}"))
-    plan.effects += kv_switch.effects(scheduler, new, len(stay.running))
+    plan.effects += kv_switch.effects(roster, pins, new, len(stay.left))
 
 
 def _change_max_running(plan: ChangePlan, old: PolicySet, stay: _Remaining, transition: str) -> None:
-    limit, runs = plan.new.max_running, places_taken(stay.running)
+    limit, runs = plan.new.max_running, places_taken(stay.left)
     if limit != old.max_running:
         plan.effects.append(f"max_running goes from {old.max_running} to {limit}; {runs} {_run(runs)} now.")
     if runs <= limit:
         return
     if transition == "drain":
         plan.effects.append(
-            f"Nothing is admitted until {counted(runs - limit + 1, 'request')} of {_names(stay.running)} end."
+            f"Nothing is admitted until {counted(runs - limit + 1, 'request')} of {_names(stay.left)} end."
         )
         return
     cause = f"policy change to {plan.new.rule('max_running')}: {runs} ran"
     victims = []
-    while places_taken(stay.running) > limit and not is_one_group(stay.running):
+    while places_taken(stay.left) > limit and not is_one_group(stay.left):
         victims.append(_choose(plan, stay, cause))
     if victims:
         plan.effects.append(_preempted(plan, victims, f"so that {limit} run"))
-    if places_taken(stay.running) > limit:
+    if places_taken(stay.left) > limit:
         plan.effects.append(
-            f"The {counted(len(stay.running), 'beam')} of {stay.running[0].id} go on while nothing else runs."
+            f"The {counted(len(stay.left), 'beam')} of {stay.left[0].id} go on while nothing else runs."
         )
 
 
-def _change_capacity(plan: ChangePlan, scheduler: "Scheduler", stay: _Remaining, transition: str) -> None:
-    old, rule = scheduler.policies.capacity, CAPACITIES[plan.new.capacity]
+def _change_capacity(plan: ChangePlan, roster: Roster, stay: _Remaining, transition: str) -> None:
+    old, rule = roster.regime.policies.capacity, CAPACITIES[plan.new.capacity]
     if rule.name != old:
         plan.effects.append(f"capacity goes from {old} to {rule.name}.")
     if not rule.reserves:
-        plan.effects += _stops_reserving(plan, scheduler)
+        plan.effects += _stops_reserving(plan, roster)
         return
     over = stay.over
     if over > 0 and transition == "drain":
         plan.drains = True
         plan.effects.append(
-            f"Running requests may still need {counted(promises(stay.running, stay.pool), 'block')} and {stay.available} are "
-            f"available: nothing is admitted, and {scheduler.rule.name} goes on, until they fit."
+            f"Running requests may still need {counted(promises(stay.left, stay.pool), 'block')} and {stay.available} are "
+            f"available: nothing is admitted, and {roster.regime.capacity.name} goes on, until they fit."
         )
     elif over > 0:
         cause = f"policy change to {plan.new.rule('capacity')}: running requests may need {over} blocks too many"
@@ -157,25 +170,25 @@ def _change_capacity(plan: ChangePlan, scheduler: "Scheduler", stay: _Remaining,
         while stay.over > 0:
             victims.append(_choose(plan, stay, cause))
         plan.effects.append(_preempted(plan, victims, "so that the rest can reserve up to their maximum"))
-    if not plan.drains and stay.running:
-        reserved = promises(stay.running, stay.pool)
+    if not plan.drains and stay.left:
+        reserved = promises(stay.left, stay.pool)
         verb = "is" if reserved == 1 else "are"
         plan.effects.append(
-            f"{counted(reserved, 'block')} {verb} reserved for {_names(stay.running)} to reach their maximum."
+            f"{counted(reserved, 'block')} {verb} reserved for {_names(stay.left)} to reach their maximum."
         )
-    if rule.one_batch and stay.running:
-        plan.effects.append(f"Nothing is admitted until {_names(stay.running)} {_end(stay.running)}.")
-    plan.effects += _doomed(plan, scheduler, rule)
+    if rule.one_batch and stay.left:
+        plan.effects.append(f"Nothing is admitted until {_names(stay.left)} {_end(stay.left)}.")
+    plan.effects += _doomed(plan, roster, rule)
 
 
-def _change_pin_limit(plan: ChangePlan, scheduler: "Scheduler", transition: str) -> None:
-    old, new, pool = scheduler.policies.pin_limit, plan.new.pin_limit, scheduler.pool
+def _change_pin_limit(plan: ChangePlan, roster: Roster, pins: Pins, transition: str) -> None:
+    old, new, pool = roster.regime.policies.pin_limit, plan.new.pin_limit, roster.pool
     if new != old:
         plan.effects.append(
             f"At most {counted(int(new * pool.total), 'block')} may be pinned, no more {int(old * pool.total)}; "
             f"{pool.pinned_total} {_are(pool.pinned_total)} now."
         )
-    gone = scheduler.pins.beyond(new)
+    gone = pins.beyond(new)
     if gone and transition == "preempt":
         plan.unpinned = gone
         plan.effects.append(f"{_listed(gone)} {_are(len(gone))} unpinned, the latest first.")
@@ -183,41 +196,41 @@ def _change_pin_limit(plan: ChangePlan, scheduler: "Scheduler", transition: str)
         plan.effects.append(f"Pins stay, and nothing more is pinned until {_listed(gone)} {_are(len(gone))} unpinned.")
 
 
-def _stops_reserving(plan: ChangePlan, scheduler: "Scheduler") -> list[str]:
+def _stops_reserving(plan: ChangePlan, roster: Roster) -> list[str]:
     effects = []
-    if scheduler.reserved_blocks:
-        effects.append(f"{counted(scheduler.reserved_blocks, 'block')} reserved for running requests are given back.")
-    if scheduler.draining:
+    if roster.promised.blocks:
+        effects.append(f"{counted(roster.promised.blocks, 'block')} reserved for running requests are given back.")
+    if roster.regime.draining:
         effects.append("The draining ends; requests are admitted again.")
     effects.append(f"When memory runs out a running request is preempted ({plan.new.rule('victim')}).")
     return effects
 
 
-def _doomed(plan: ChangePlan, scheduler: "Scheduler", rule: CapacityRule) -> list[str]:
+def _doomed(plan: ChangePlan, roster: Roster, rule: CapacityRule) -> list[str]:
     """Who will be refused at its turn because its maximum exceeds the whole pool."""
     action = PREEMPT_ACTIONS[plan.action or plan.new.preempt_action]
     again = [victim for victim, _ in plan.victims] if action.requeues else []
-    queued = [*again, *scheduler.waiting]
+    queued = [*again, *roster.waiting]
     doomed = [
         request
         for request in queued
-        if never_fits(request, scheduler.pool, rule, lookups=plan.new.prefix_cache) is not None
+        if never_fits(request, roster.pool, rule, lookups=plan.new.prefix_cache) is not None
     ]
     if not doomed:
         return []
     return [
         f"{_names(doomed)} can never run under {rule.name}, with a maximum beyond the pool of "
-        f"{counted(scheduler.pool.total, 'block')}; each ends with an error at its turn."
+        f"{counted(roster.pool.total, 'block')}; each ends with an error at its turn."
     ]
 
 
-def _describe_the_rest(plan: ChangePlan, scheduler: "Scheduler") -> None:
+def _describe_the_rest(plan: ChangePlan, roster: Roster) -> None:
     """The axes that take effect at once and break nothing."""
-    old, new, pool = scheduler.policies, plan.new, scheduler.pool
+    old, new, pool = roster.regime.policies, plan.new, roster.pool
     say = plan.effects.append
     if new.order != old.order:
-        say(f"The queue's order goes from {old.order} to {new.order}; {_next_head(plan, scheduler)}.")
-    plan.effects += _preemption_rules(plan, scheduler)
+        say(f"The queue's order goes from {old.order} to {new.order}; {_next_head(plan, roster)}.")
+    plan.effects += _preemption_rules(plan, roster)
     if new.eviction != old.eviction:
         say(
             f"Cached blocks are evicted by {new.eviction}, no more by {old.eviction}; "
@@ -234,7 +247,7 @@ def _describe_the_rest(plan: ChangePlan, scheduler: "Scheduler") -> None:
             f"Blocks are released {new.free_order.replace('_', ' ')}, no more {old.free_order.replace('_', ' ')}; those "
             "that are cached keep their order."
         )
-    plan.effects += tiering.effects(old, new, scheduler.tiers)
+    plan.effects += tiering.effects(old, new, roster.tiers)
     if new.compaction != old.compaction:
         what = {
             "off": "No block is moved any more, but by the command compact.",
@@ -261,7 +274,7 @@ def _describe_the_rest(plan: ChangePlan, scheduler: "Scheduler") -> None:
         say(_partial_reuse(old, new))
     if new.token_budget != old.token_budget:
         say(f"An iteration computes at most {new.token_budget} tokens, no more {old.token_budget}.")
-        if (late := len(scheduler.running) - len(plan.victims) - new.token_budget) > 0:
+        if (late := len(roster.running) - len(plan.victims) - new.token_budget) > 0:
             say(f"{counted(late, 'request')} of those running get no token while those before them decode.")
     if new.watermark != old.watermark:
         say(
@@ -281,19 +294,19 @@ def _partial_reuse(old: PolicySet, new: PolicySet) -> str:
     return f"Where its complete blocks end, a new request {does}{known}."
 
 
-def _next_head(plan: ChangePlan, scheduler: "Scheduler") -> str:
+def _next_head(plan: ChangePlan, roster: Roster) -> str:
     """Who of those waiting now will be the head."""
-    head = scheduler.waiting.head
-    then = scheduler.waiting.head_under(ORDERS[plan.new.order], REQUEUES[plan.new.requeue])
+    head = roster.waiting.head
+    then = roster.waiting.head_under(ORDERS[plan.new.order], REQUEUES[plan.new.requeue])
     if head is None or then is None:
         return "nobody waits now"
     return f"{then.id} stays at its head" if head is then else f"{then.id} comes to its head before {head.id}"
 
 
-def _preemption_rules(plan: ChangePlan, scheduler: "Scheduler") -> list[str]:
+def _preemption_rules(plan: ChangePlan, roster: Roster) -> list[str]:
     """What changes for those who are preempted from now on, and for those who were."""
-    old, new, pool = scheduler.policies, plan.new, scheduler.pool
-    left = [r for r in scheduler.running if all(r is not victim for victim, _ in plan.victims)]
+    old, new, pool = roster.regime.policies, plan.new, roster.pool
+    left = [r for r in roster.running if all(r is not victim for victim, _ in plan.victims)]
     effects = []
     if new.victim != old.victim:
         first = f"it would be {pick_victim(left, new).victim.id} now" if left else "nothing runs now"
@@ -306,7 +319,7 @@ def _preemption_rules(plan: ChangePlan, scheduler: "Scheduler") -> list[str]:
     if new.requeue != old.requeue:
         effects.append(
             f"Preempted requests are queued {new.requeue}, no more {old.requeue}, those that wait now too; "
-            f"{_next_head(plan, scheduler)}."
+            f"{_next_head(plan, roster)}."
         )
     if new.resume_gate != old.resume_gate:
         used = pool.total - pool.available
@@ -331,7 +344,7 @@ def _preempted(plan: ChangePlan, victims: Sequence[Request], purpose: str) -> st
     tokens = sum(member.computed for victim in victims for member in group_of(victim))
     verb = "is" if len(victims) == 1 else "are"
     action = PREEMPT_ACTIONS[plan.action or plan.new.preempt_action]
-    beams = action.name in SWAPS and any(victim.beam is not None for victim in victims)
+    beams = action.tier is not None and any(victim.beam is not None for victim in victims)
     but = " Beams are recomputed, not swapped." if beams else ""
     return f"{_names(victims)} {verb} preempted and {action.fate}, {purpose}; {tokens} {action.cost}.{but}"
 

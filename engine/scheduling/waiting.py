@@ -2,10 +2,33 @@
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from typing import Protocol
 
 from engine.policies.order import QueueOrder
 from engine.policies.requeue import Requeue
 from engine.requests.request import Request, RequestState
+
+
+class Waiting(Protocol):
+    """The queue as those see it who may not change it. Iterating goes from the head on."""
+
+    @property
+    def preempted(self) -> int:
+        """Of those waiting, how many have run before."""
+        ...
+
+    @property
+    def head(self) -> Request | None: ...
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Request]: ...
+
+    def __contains__(self, request: object) -> bool: ...
+
+    def head_under(self, order: QueueOrder, requeue: Requeue) -> Request | None:
+        """Who would be the head in another order."""
+        ...
 
 
 class WaitingQueue:
@@ -17,7 +40,6 @@ class WaitingQueue:
         # Head last, so that taking the head moves nothing.
         self._reversed: list[Request] = []
         self.preempted = 0
-        """Of those waiting, how many have run before."""
 
     def __len__(self) -> int:
         return len(self._reversed)

@@ -9,7 +9,7 @@ from engine.core import Engine, Step
 from engine.memory.copies import Copied
 from engine.requests.beam import Beam
 from engine.requests.request import FinishReason, Request, RequestState
-from engine.scheduling.kv_switch import Switch
+from engine.scheduling.kv_types import Switch
 from engine.scheduling.output import Admission, Plan, Preemption
 from engine.serving.request_facts import RequestFacts
 from engine.serving.watchdog import Notice
@@ -104,7 +104,7 @@ class EventLog:
         if request.beam is not None and request.beam.leader is request:
             self._beams_ended(request.beam)
 
-    def _beams_ended(self, beam: Beam) -> None:
+    def _beams_ended(self, beam: Beam[Request]) -> None:
         leader, hypotheses = beam.leader, sum(member.output_tokens > 0 for member in beam.members)
         best = (
             ""

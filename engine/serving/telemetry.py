@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from engine.core import Engine, Step
-from engine.scheduling.kv_switch import Switch
+from engine.scheduling.kv_types import Switch
 from engine.scheduling.output import HeadVerdict
 from engine.serving.event_log import EventLog
 from engine.serving.request_facts import RequestFacts

@@ -10,7 +10,6 @@ from engine.memory.window import Windows
 from engine.policies.policy_set import PolicySet
 from engine.requests.batch import BatchItem, BlockCopy, StepOutput
 from engine.requests.request import Request
-from engine.scheduling import kv_switch
 from engine.scheduling.kv_switch import KVSwitchError
 from engine.scheduling.output import Plan
 from engine.scheduling.scheduler import Scheduler
@@ -122,7 +121,10 @@ class Drive:
         """``windows``: by KV group."""
         self.pool = BlockPool(blocks, BLOCK, windows=windows)
         self.scheduler = Scheduler(
-            self.pool, PolicySet.of(policies), max_model_len=max_model_len, kv_dtypes=("float32", "float16", "int8")
+            self.pool,
+            PolicySet.of(policies),
+            max_model_len=max_model_len,
+            kv_dtypes=("float32", "float16", "int8"),
         )
         self.runner = FakeRunner(self.pool)
         self.storage = FakeStorage(self.scheduler, self.runner)
@@ -141,8 +143,8 @@ class Drive:
 
     def step(self) -> Plan:
         """One iteration, with the ledger checked between planning and committing and after."""
-        if kv_switch.is_due(self.scheduler):
-            kv_switch.carry_out(self.scheduler, self.storage, self.now)
+        if self.scheduler.kv_switch_due:
+            self.scheduler.switch_kv(self.storage, self.now)
         plan = self.scheduler.schedule(self.now)
         assert self.scheduler.ledger_violations() == []
         self.now += 0.5

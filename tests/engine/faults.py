@@ -10,7 +10,7 @@ from unittest.mock import patch
 from engine.memory.block_changes import BlockChanges
 from engine.memory.copies import Copied, PendingCopies
 from engine.memory.groups import first_needed_place
-from engine.memory.partial import PARTS, Part, PartialIndex, take_over_part
+from engine.memory.partial import PARTS, Part, PartialIndex
 from engine.memory.pool import BlockPool
 from engine.policies.eviction import Ranked, Segmented
 from engine.requests.batch import BlockCopy
@@ -18,6 +18,7 @@ from engine.requests.beam import Beam
 from engine.requests.request import NO_BLOCK, Request
 from engine.scheduling import beam_steps, forking
 from engine.scheduling.progress import drop_unseen
+from engine.scheduling.roster import Roster
 from engine.scheduling.scheduler import Scheduler
 from tests.engine.driving import BLOCK
 
@@ -322,7 +323,7 @@ def taken_over_in_use() -> Iterator[None]:
         patch.object(BlockPool, "reclaim", grabbed),
         patch.object(PartialIndex, "find", any_block),
         # Under either policy, so that it strikes often enough to be found.
-        patch.dict(PARTS, {"copy": take_over_part}),
+        patch.dict(PARTS, {"copy": PartialIndex.to_take_over}),
     ):
         yield
 
@@ -394,10 +395,8 @@ def beam_writes_a_shared_block() -> Iterator[None]:
         return [] if request.beam is not None else forking.own_tail(request, pool, now)
 
     with (
-        patch(
-            "engine.scheduling.scheduler.must_copy", lambda r, pool: 0 if r.beam is not None else needs_copy(r, pool)
-        ),
-        patch("engine.scheduling.scheduler.own_tail", own_tail),
+        patch("engine.scheduling.growing.must_copy", lambda r, pool: 0 if r.beam is not None else needs_copy(r, pool)),
+        patch("engine.scheduling.growing.own_tail", own_tail),
         patch.object(BlockPool, "write", careless),
     ):
         yield
@@ -409,13 +408,13 @@ def beams_release_before_they_share() -> Iterator[None]:
     others have taken theirs."""
     share, release = beam_steps._share_new, beam_steps._release_old
 
-    def hasty(scheduler: Scheduler, member: Request, parent: beam_steps._Lineage, now: float) -> None:
-        release(scheduler, member, parent, now)
-        share(scheduler, member, parent, now)
+    def hasty(roster: Roster, member: Request, parent: beam_steps._Lineage, now: float) -> None:
+        release(roster, member, parent, now)
+        share(roster, member, parent, now)
 
     with (
         patch.object(beam_steps, "_place", lambda beam, children: dict(enumerate(children))),
-        patch.object(beam_steps, "_share_new", lambda scheduler, member, parent, now: None),
+        patch.object(beam_steps, "_share_new", lambda roster, member, parent, now: None),
         patch.object(beam_steps, "_release_old", hasty),
     ):
         yield
@@ -441,7 +440,7 @@ def beam_wakes_with_too_much() -> Iterator[None]:
     """A beam that wakes shares one complete block more than it has in common with its kin."""
     kin = Beam.kin
 
-    def greedy(self: Beam, slot: int, block_size: int) -> tuple[Request, int]:
+    def greedy(self: Beam[Request], slot: int, block_size: int) -> tuple[Request, int]:
         other, tokens = kin(self, slot, block_size)
         more = tokens + block_size
         return other, more if slot in self.order and more < len(self.members[slot].token_ids) else tokens

@@ -21,10 +21,9 @@ from engine.policies.preempt_action import PREEMPT_ACTIONS
 from engine.policies.requeue import REQUEUES
 from engine.policies.victim import VICTIMS
 from engine.requests.batch import BatchItem
-from engine.requests.beam import is_one_group, leader_of, places_taken
+from engine.requests.members import is_one_group, leader_of, places_taken
 from engine.requests.request import NO_BLOCK, FinishReason, Request, RequestState
 from engine.requests.retention import Retention
-from engine.scheduling import kv_switch
 from engine.scheduling.admission import never_fits
 from engine.scheduling.beam_steps import add_beams
 from engine.scheduling.forking import add_samples
@@ -311,11 +310,11 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert self.barren < 500, "the engine computes and computes and no token comes of it"
 
     def _switch_if_due(self) -> None:
-        if not kv_switch.is_due(self.scheduler):
+        if not self.scheduler.kv_switch_due:
             return
         wanted = self.scheduler.policies.kv_dtype
         self.storage.fails = [] if self.arrived % 3 else ["planned to fail"]
-        switch = kv_switch.carry_out(self.scheduler, self.storage, self.now)
+        switch = self.scheduler.switch_kv(self.storage, self.now)
         assert (switch.error is None) == (self.scheduler.kv_types.in_force == wanted)
         assert not self.scheduler.switching
         assert self.scheduler.ledger_violations() == []

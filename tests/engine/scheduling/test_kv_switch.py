@@ -3,7 +3,6 @@
 import pytest
 
 from engine.requests.request import RequestState
-from engine.scheduling import kv_switch
 from tests.engine.driving import Drive
 
 
@@ -129,7 +128,7 @@ def test_a_pause_holds_it_up_as_long_as_somebody_runs() -> None:
     d.scheduler.pause()
     d.scheduler.set_policies({"kv_dtype": "int8"}, "drain", d.now)
     d.steps(3)
-    assert not kv_switch.is_due(d.scheduler)
+    assert not d.scheduler.kv_switch_due
     assert d.scheduler.switching
     d.scheduler.resume()
     d.run_out()

@@ -22,7 +22,7 @@ class TieredMachine(SchedulerMachine):
         books = [TierBooks(1, "host", draw.choice([1, 4, 4, 6, 15, 40]))]
         if disk := draw.choice([0, 0, 3, 60]):
             books.append(TierBooks(2, "disk", disk))
-        self.tiers = self.scheduler.tiers = Tiers(self.pool, books, self.mover)
+        self.tiers = self.scheduler.roster.tiers = Tiers(self.pool, books, self.mover)
         changes: dict[str, PolicyValue] = {
             "preempt_action": draw.choice(["swap", "swap", "swap_disk", "recompute"]),
             "offload": draw.choice(list(OFFLOADS)),

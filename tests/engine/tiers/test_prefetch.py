@@ -26,7 +26,7 @@ class Ahead:
         self.scheduler = self.drive.scheduler
         self.mover = LateMover(self.drive.runner._memory, trouble=Trouble(late=0.0))
         self.books = TierBooks(1, "host", 40)
-        self.tiers = self.scheduler.tiers = Tiers(self.pool, [self.books], self.mover)
+        self.tiers = self.scheduler.roster.tiers = Tiers(self.pool, [self.books], self.mover)
         self.level = self.tiers.levels[1]
         self.drive.add(1, prompt=[*prefix, 1], max_tokens=1)
         self.drive.run_out()

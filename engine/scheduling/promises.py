@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from engine.memory.pool import BlockPool
-from engine.requests.beam import blocks_of_parked
 from engine.requests.request import Request
+from engine.scheduling.beam_blocks import blocks_of_parked
 
 
 def due(request: Request, pool: BlockPool) -> int:
