@@ -13,12 +13,12 @@ class KVCacheError(MemoryError):
 
 
 class KVCache:
-    """Keys and values as ``[blocks, block_size, kv_heads, head_size]`` for each layer slot, zeroed at the start.
+    """Keys and values as ``[blocks, block_size, kv_heads, head_size]`` for each layer slot.
 
     A block holds the tokens of as many layers as there are slots: all, or those of one KV group (`engine.memory.groups`).
+    What it held for an earlier owner stays until it is overwritten: whoever reads it reads its own tokens alone.
 
-    Zeroed because attention over padded blocks multiplies unwritten slots by a weight of exactly 0, which is only 0
-    when the slot is finite. Position ``p`` of a request lies in slot ``table[p // block_size] * block_size + p %
+    Position ``p`` of a request lies in slot ``table[p // block_size] * block_size + p %
     block_size`` of the flattened blocks, where ``table`` is what its table says of the group.
     """
 

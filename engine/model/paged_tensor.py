@@ -7,9 +7,11 @@ whether it came in a chunk, by itself, or again after a preemption, and a cached
 ``int8`` is symmetric with one scale for each KV head and slot, kept beside the block's content: the largest magnitude
 of a head's vector falls on 127. One scale for a whole block would have to grow as the block fills, and what is stored
 already would be rounded a second time. Scales by head and token are those of LMDeploy's int8 KV cache (symmetric here)
-and follow the per-token quantisation of activations in ZeroQuant (Yao et al., 2022). ``fp8_e4m3`` (Micikevicius et
-al., "FP8 formats for deep learning", 2022) is kept without scales, its exponent being what a scale is for; magnitudes
-above 448 become 448.
+and follow the per-token quantisation of activations in ZeroQuant (Yao et al., 2022). ``fp8_e4m3`` (Micikevicius
+et al., "FP8 formats for deep learning", 2022) is kept without scales, its exponent being what a scale is for.
+
+A type that is not the model's own saturates as it is written: magnitudes above its largest (fp8_e4m3 448, float16 65504),
+infinity included, become that. NaN stays NaN, in int8 too, and concerns the request whose token it is, nobody else.
 """
 
 from dataclasses import dataclass
@@ -18,7 +20,6 @@ import torch
 from torch import Tensor
 
 INT8_LIMIT = 127
-FP8_LIMIT = 448.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +72,15 @@ class PagedTensor:
             steps = rows / scales.clamp_min(torch.finfo(torch.float32).tiny)[..., None]
             flat.index_copy_(0, slots, steps.round_().clamp_(-INT8_LIMIT, INT8_LIMIT).to(flat.dtype))
             self.scales.flatten(0, 1).index_copy_(0, slots, scales)
-        elif flat.dtype == torch.float8_e4m3fn:
-            # The conversion does not saturate by itself; indexing wants a type that torch computes with.
-            eights = rows.clamp(-FP8_LIMIT, FP8_LIMIT).to(flat.dtype)
-            flat.view(torch.uint8).index_copy_(0, slots, eights.view(torch.uint8))
-        else:
-            flat.index_copy_(0, slots, rows.to(flat.dtype))
+            return
+        if flat.dtype != rows.dtype:
+            # Conversions do not saturate by themselves; bfloat16 cannot name float16's limit.
+            limit = torch.finfo(flat.dtype).max
+            rows = rows.float().clamp(-limit, limit).to(flat.dtype)
+        if flat.dtype == torch.float8_e4m3fn:
+            # Indexing wants a type that torch computes with.
+            flat, rows = flat.view(torch.uint8), rows.view(torch.uint8)
+        flat.index_copy_(0, slots, rows)
 
     def gather(self, blocks: Tensor, dtype: torch.dtype) -> Tensor:
         """Whole blocks as ``dtype``: ``[len(blocks), block_size, kv_heads, head_size]``, a copy."""

@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import sys
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,6 +17,9 @@ from engine.model.attention import TorchAttention, attention_backend
 from engine.model.kernels.paged_decode import TILE, paged_decode
 from engine.model.load import random_model, with_windows
 from engine.model.paged_tensor import KV_DTYPES
+from engine.scheduling.beam_steps import add_beams
+from engine.scheduling.forking import add_samples
+from tests.engine.poison import serve
 from tests.engine.served import generate, make_request, make_runner, scattered_table
 
 SHAPES = [*itertools.product((8, 16, 32), (1, 3, 4), (64, 128)), (16, 20, 64), (16, 3, 80), (1, 1, 16)]
@@ -30,6 +34,9 @@ WINDOWS = [*itertools.product((8, 16), (1, 7, TILE, TILE + 3))]
 
 MIXED = ("bfloat16", "float16")
 """Element types of the cache under float32 queries."""
+
+ISOLATED = ("float32", "bfloat16", "float16")
+"""Element types of the cache whose serving is compared with that over poison."""
 
 
 def reference(
@@ -46,9 +53,15 @@ def reference(
 
 
 def kernel_error(
-    block_size: int, group: int, head_size: int, window: int | None = None, dtype: torch.dtype = torch.float32
+    block_size: int,
+    group: int,
+    head_size: int,
+    window: int | None = None,
+    dtype: torch.dtype = torch.float32,
+    asked: torch.dtype = torch.float32,
 ) -> float:
-    """Largest difference over ragged lengths: 1, around a block and a tile, exact multiples, several tiles.
+    """Largest difference over ragged lengths: 1, around a block and a tile, exact multiples, several tiles. ``dtype``: of
+    the cache, ``asked``: of the queries.
 
     Everything the kernel must not look at is NaN, so that a read too many shows in the result.
     """
@@ -58,7 +71,7 @@ def kernel_error(
     tables = torch.stack([torch.randperm(POOL - 1)[:widest] + 1 for _ in lengths]).int()
     heads = KV_HEADS * group
     # A slice of a wider tensor, as the model passes it: rows are not contiguous.
-    query = torch.randn(len(lengths), heads + 2 * KV_HEADS, head_size)[:, :heads]
+    query = torch.randn(len(lengths), heads + 2 * KV_HEADS, head_size).to(asked)[:, :heads]
     worst = 0.0
     keys, values = (torch.randn(POOL, block_size, KV_HEADS, head_size).to(dtype) for _ in range(2))
     for row, length in enumerate(lengths):
@@ -100,14 +113,55 @@ def model_outputs(backend: str) -> list[list[int]]:
     return generate(runner, requests, chunk=16)
 
 
+def isolation(dtype: str) -> str:
+    """Serves in chunks, preempting, with samples, beams and two KV groups: clean and over poison. What differs, or nothing."""
+    model = with_windows(random_model(seed=3), (None, 10))
+    attention = attention_backend("triton", "cpu", KV_DTYPES[dtype])
+    runs = []
+    for poisons in (False, True):
+        work = [make_request(num, [(31 * num + 7 * i) % 211 for i in range(9 + 7 * num)], 6) for num in range(3)]
+        add_samples(work[1], [11])
+        add_beams(work[2], [12])
+        policies = {"token_budget": 16, "partial_reuse": "copy"}
+        runs.append(serve(model, work, policies, poisons=poisons, dtype=dtype, blocks=9, attention=attention))
+    clean, poisoned = runs
+    if not poisoned.preemptions or not poisoned.copies:
+        return "nothing was contended"
+    if poisoned.outputs != clean.outputs:
+        return f"{poisoned.outputs} instead of {clean.outputs}"
+    same = [torch.equal(*pair) for pair in zip(poisoned.logits, clean.logits, strict=True)]
+    return "" if all(same) else f"logits of batch {same.index(False)}"
+
+
+def mend_dots() -> None:
+    """Triton's interpreter keeps bfloat16 as whole numbers of 16 bits, and multiplies those. Products of bfloat16 are exact
+    in float32, in which a GPU sums them."""
+    from triton.language import bfloat16, float32
+    from triton.runtime.interpreter import InterpreterBuilder
+
+    dot = InterpreterBuilder.create_dot
+
+    def mended(self: Any, a: Any, b: Any, *rest: Any) -> Any:
+        a, b = (self.cast_impl(each, float32) if each.dtype.scalar == bfloat16 else each for each in (a, b))
+        return dot(self, a, b, *rest)
+
+    InterpreterBuilder.create_dot = mended
+
+
 def main() -> None:
+    mend_dots()
     errors = {
         f"block {block_size}, group {group}, head {head_size}": kernel_error(block_size, group, head_size)
         for block_size, group, head_size in SHAPES
     }
     errors |= {f"block {size}, window {window}": kernel_error(size, 3, 64, window) for size, window in WINDOWS}
     errors |= {f"cache of {name}": kernel_error(16, 3, 64, dtype=getattr(torch, name)) for name in MIXED}
-    json.dump({"errors": errors, "torch": model_outputs("torch"), "triton": model_outputs("triton")}, sys.stdout)
+    for name in MIXED:
+        half = getattr(torch, name)
+        errors |= {f"queries of {name}": kernel_error(16, 3, 64, dtype=half, asked=half)}
+        errors |= {f"queries of {name}, window": kernel_error(16, 3, 64, 67, dtype=half, asked=half)}
+    outputs = {backend: model_outputs(backend) for backend in ("torch", "triton")}
+    json.dump({"errors": errors, "isolation": {name: isolation(name) for name in ISOLATED}, **outputs}, sys.stdout)
 
 
 if __name__ == "__main__":

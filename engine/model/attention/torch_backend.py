@@ -1,4 +1,8 @@
-"""Attention with torch's own kernels, on any device: gathers a sequence's blocks, then scaled dot products."""
+"""Attention with torch's own kernels, on any device: gathers a sequence's blocks, then scaled dot products.
+
+What is gathered beyond a sequence's own tokens (padding, the rest of its last block) may be anything, also NaN, and a
+weight of 0 does not undo that. So it is made 0 in the copy before it is multiplied.
+"""
 
 from dataclasses import dataclass
 
@@ -18,13 +22,15 @@ class Bucket:
     """Decode rows of like length, or one prefill span, as one call.
 
     ``blocks``: int64, flat, ``sequences * blocks each``. ``mask``: added to the scores, broadcastable to
-    ``[sequences, query_heads, queries, tokens]``; 0 or minus infinity.
+    ``[sequences, query_heads, queries, tokens]``; 0 or minus infinity. ``hidden``: int64, places of gathered tokens,
+    counted over all sequences, that no query of theirs sees.
     """
 
     rows: slice
     sequences: int
     blocks: Tensor
     mask: Tensor
+    hidden: Tensor
 
 
 class TorchAttention:
@@ -60,10 +66,14 @@ def attend_bucket(bucket: Bucket, query: Tensor, keys: PagedTensor, values: Page
     rows, heads, size = query.shape
     kv_heads = keys.content.shape[2]
     gathered = (bucket.sequences, -1, kv_heads, size)
-    key = keys.gather(bucket.blocks, query.dtype).view(gathered).transpose(1, 2)
-    value = values.gather(bucket.blocks, query.dtype).view(gathered).transpose(1, 2)
+    key, value = (
+        side.gather(bucket.blocks, query.dtype).flatten(0, 1).index_fill_(0, bucket.hidden, 0).view(gathered)
+        for side in (keys, values)
+    )
     asked = query.view(bucket.sequences, rows // bucket.sequences, heads, size).transpose(1, 2)
-    mixed = F.scaled_dot_product_attention(asked, key, value, attn_mask=bucket.mask, enable_gqa=heads != kv_heads)
+    mixed = F.scaled_dot_product_attention(
+        asked, key.transpose(1, 2), value.transpose(1, 2), attn_mask=bucket.mask, enable_gqa=heads != kv_heads
+    )
     return mixed.transpose(1, 2).reshape(rows, heads, size)
 
 
@@ -96,7 +106,7 @@ def decode_buckets(decode: DecodeRows, block_size: int, dtype: torch.dtype, wind
             positions = starts * block_size + tokens
             seen = (positions < lengths[:, None]) & (positions >= lengths[:, None] - window)
         mask = _additive(seen, dtype)[:, None, None, :]
-        buckets.append(Bucket(slice(first, row), row - first, blocks.flatten(), mask))
+        buckets.append(Bucket(slice(first, row), row - first, blocks.flatten(), mask, _places(~seen.flatten())))
         if row < len(sizes):
             first, longest = row, sizes[row]
     return buckets
@@ -116,7 +126,7 @@ def _prefill_bucket(span: PrefillSpan, block_size: int, dtype: torch.dtype, wind
     if window is not None:
         seen &= tokens > positions - window
     rows = slice(span.first_row, span.first_row + span.count)
-    return Bucket(rows, 1, span.blocks[skipped:], _additive(seen, dtype))
+    return Bucket(rows, 1, span.blocks[skipped:], _additive(seen, dtype), _places(~seen.any(dim=0)))
 
 
 def _blocks_before(position: int, window: int | None, block_size: int) -> int:
@@ -126,3 +136,7 @@ def _blocks_before(position: int, window: int | None, block_size: int) -> int:
 
 def _additive(seen: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, float("-inf"))
+
+
+def _places(marked: Tensor) -> Tensor:
+    return torch.nonzero(marked).flatten()

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.memory.window import first_seen
 from engine.model.attention import AttentionError, TorchAttention, attention_backend
 from engine.model.attention.base import lay_out
 from engine.model.attention.torch_backend import PAD_FREELY_BLOCKS, decode_buckets
@@ -35,7 +36,7 @@ def _items(spans: Sequence[Span], block_size: int, seed: int = 0) -> list[BatchI
     return items
 
 
-def _reference(item: BatchItem, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+def _reference(item: BatchItem, query: Tensor, keys: Tensor, values: Tensor, window: int | None = None) -> Tensor:
     """Attention of one item, token by token, from the definition, in float64."""
     block_size, group = keys.shape[1], query.shape[1] // keys.shape[2]
     slots = [
@@ -46,9 +47,10 @@ def _reference(item: BatchItem, query: Tensor, keys: Tensor, values: Tensor) -> 
     value = torch.stack([values[slot] for slot in slots]).double().repeat_interleave(group, dim=1)
     rows = []
     for row in range(item.count):
-        seen = item.start + row + 1
-        scores = torch.einsum("hd,thd->ht", query[row].double(), key[:seen]) / math.sqrt(query.shape[2])
-        rows.append(torch.einsum("ht,thd->hd", scores.softmax(dim=-1), value[:seen]))
+        end = item.start + row + 1
+        seen = slice(first_seen(window, end - 1), end)
+        scores = torch.einsum("hd,thd->ht", query[row].double(), key[seen]) / math.sqrt(query.shape[2])
+        rows.append(torch.einsum("ht,thd->hd", scores.softmax(dim=-1), value[seen]))
     return torch.stack(rows)
 
 
@@ -126,20 +128,47 @@ def test_padding_never_doubles_the_work_of_long_rows() -> None:
         assert padded <= PAD_FREELY_BLOCKS or 2 * min(sizes[bucket.rows]) >= padded
 
 
-def test_unwritten_slots_and_other_requests_blocks_have_no_weight() -> None:
+@pytest.mark.parametrize("poison", [1e4, math.nan, math.inf, -math.inf, torch.finfo(torch.float32).max])
+@pytest.mark.parametrize("window", [None, 5])
+def test_unwritten_slots_and_other_requests_blocks_have_no_weight(poison: float, window: int | None) -> None:
+    """Rows of lengths that are padded, a chunk that ends within a block, and block 0, which padded tables name."""
     block_size = 8
-    items = _items([(10, 1), (3, 1)], block_size)
+    items = _items([(10, 1), (3, 1), (21, 1), (9, 4), (0, 11)], block_size)
     keys, values = (torch.randn(BLOCKS, block_size, KV_HEADS, HEAD_SIZE) for _ in range(2))
     layout = lay_out(items, block_size, "cpu")
-    query = torch.randn(2, KV_HEADS, HEAD_SIZE)
+    query = torch.randn(len(layout.positions), KV_HEADS, HEAD_SIZE)
     attend = TorchAttention().prepare(layout, torch.float32)
-    before = attend(query, PagedTensor(keys), PagedTensor(values))
-    own = {(item.request.block_table[p // 8], p % 8) for item in items for p in range(item.start + 1)}
+    before = attend(query, PagedTensor(keys), PagedTensor(values), window)
+    seen = {
+        (item.request.block_table[p // 8], p % 8)
+        for item in items
+        for p in range(first_seen(window, item.start), item.start + item.count)
+    }
+    assert 0 not in {block for block, _ in seen}
     for block in range(BLOCKS):
         for slot in range(block_size):
-            if (block, slot) not in own:
-                keys[block, slot] = values[block, slot] = 1e4
-    assert torch.equal(attend(query, PagedTensor(keys), PagedTensor(values)), before)
+            if (block, slot) not in seen:
+                keys[block, slot] = values[block, slot] = poison
+    assert torch.equal(attend(query, PagedTensor(keys), PagedTensor(values), window), before)
+
+
+@pytest.mark.parametrize("window", [None, 5])
+def test_bfloat16_queries_agree_with_float64(window: int | None) -> None:
+    """As a GPU has them. The difference is that of the type: eight bits, over sums of a few numbers around 1."""
+    block_size = 8
+    items = _items([(10, 1), (40, 1), (9, 13)], block_size)
+    keys, values = (torch.randn(BLOCKS, block_size, KV_HEADS, HEAD_SIZE).bfloat16() for _ in range(2))
+    layout = lay_out(items, block_size, "cpu")
+    query = torch.randn(len(layout.positions), 3 * KV_HEADS, HEAD_SIZE).bfloat16()
+    attend = TorchAttention().prepare(layout, torch.bfloat16)
+    result = attend(query, PagedTensor(keys), PagedTensor(values), window)
+    assert result.dtype == torch.bfloat16
+    row = 0
+    for place in layout.order:
+        count = items[place].count
+        expected = _reference(items[place], query[row : row + count], keys, values, window)
+        torch.testing.assert_close(result[row : row + count].double(), expected, atol=0.02, rtol=2**-7)
+        row += count
 
 
 def test_backends_are_chosen_by_name() -> None:

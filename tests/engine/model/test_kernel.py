@@ -16,6 +16,8 @@ SHAPES = [f"block {b}, group {g}, head {h}" for b in (8, 16, 32) for g in (1, 3,
 SHAPES += ["block 16, group 20, head 64", "block 16, group 3, head 80", "block 1, group 1, head 16"]
 SHAPES += [f"block {b}, window {w}" for b in (8, 16) for w in (1, 7, 64, 67)]
 SHAPES += ["cache of bfloat16", "cache of float16"]
+HALVES = {"queries of bfloat16": 0.02, "queries of float16": 0.002}
+HALVES |= {f"{name}, window": error for name, error in HALVES.items()}
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +38,17 @@ def interpreted() -> dict[str, Any]:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_kernel_agrees_with_float64(interpreted: dict[str, Any], shape: str) -> None:
     assert interpreted["errors"][shape] < 3e-6
+
+
+@pytest.mark.parametrize("shape", HALVES)
+def test_narrow_queries_agree_as_far_as_their_type_does(interpreted: dict[str, Any], shape: str) -> None:
+    assert interpreted["errors"][shape] < HALVES[shape]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_poison_everywhere_else_changes_no_bit(interpreted: dict[str, Any], dtype: str) -> None:
+    """`test_isolation.py` in small, with this backend."""
+    assert interpreted["isolation"][dtype] == ""
 
 
 def test_the_whole_model_says_the_same_with_either_backend(interpreted: dict[str, Any]) -> None:
@@ -86,5 +99,5 @@ def test_the_kernel_compiles_ahead_of_time(
 
 
 def test_errors_are_numbers(interpreted: dict[str, Any]) -> None:
-    assert sorted(interpreted["errors"]) == sorted(SHAPES)
+    assert sorted(interpreted["errors"]) == sorted([*SHAPES, *HALVES])
     assert all(math.isfinite(error) for error in interpreted["errors"].values())
