@@ -1,13 +1,12 @@
 """The block pool as arrays, one entry a block, kept up to date from run lengths."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from kvtop.protocol import BlockAge, BlockHash, BlockRun
 from kvtop.state.changes import NO_BLOCKS, Indices
-from kvtop.state.request_row import RequestRow
 
 MAX_BLOCKS = 16 * 1024 * 1024
 """Largest pool a viewer keeps (about 450 MB); what lies beyond is counted as a bad fact."""
@@ -160,14 +159,6 @@ class BlockArrays:
         if self._hash is None or self._hashed is None or not self._hashed[block]:
             return None
         return f"{int(self._hash[block]):016x}"
-
-    def owners(self, block: int, requests: Mapping[int, RequestRow] | None) -> list[tuple[RequestRow, int]]:
-        """Requests whose table holds ``block``, each with the block's place in it."""
-        found = []
-        for request in (requests or {}).values():
-            if block in request.table:
-                found.append((request, request.table.index(block)))
-        return found
 
 
 def _hash_value(text: str) -> int:

@@ -383,6 +383,17 @@ class EngineState:
         """The request of that num; None where there is none, or requests are not exposed."""
         return None if self.requests is None else self.requests.get(num)
 
+    def owners(self, block: int) -> list[tuple[RequestRow, int]]:
+        """Requests whose table holds ``block``, each with the block's place in it, in the order of their nums."""
+        if self.requests is None or self.blocks is None:
+            return []
+        owner = self.requests.get(int(self.blocks.owner[block]))
+        if self.blocks.refs[block] <= 1 and (owner is None or block in owner.table):
+            rows = [] if owner is None else [owner]
+        else:
+            rows = self.requests.holding((block,)).get(block, [])
+        return [(row, row.table.index(block)) for row in rows]
+
     def counts(self) -> dict[str, int] | None:
         """The device's blocks by the name of their state, every state the hello names; None when not exposed."""
         if self.blocks is None:

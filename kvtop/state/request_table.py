@@ -2,12 +2,13 @@
 
 import copy
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from kvtop.protocol import RequestChange
 from kvtop.state.journal import Journal
 from kvtop.state.ranking import Place, Ranking
 from kvtop.state.request_row import MAX_NUMBER, RequestRow
+from kvtop.state.sharers import Sharers
 
 MAX_REQUESTS = 262_144
 
@@ -32,6 +33,7 @@ class RequestTable(dict[int, RequestRow]):
         self._own: set[int] | None = None
         self._holders = Ranking(_by_blocks)
         self._waits = Ranking(_by_wait, backward=True)
+        self._sharers = Sharers()
 
     def apply(self, change: RequestChange, pool: int | None, complain: Callable[[str], None]) -> RequestRow | None:
         """Takes over ``change`` (see `RequestRow.apply`) and returns its row; None where no more are kept."""
@@ -81,6 +83,10 @@ class RequestTable(dict[int, RequestRow]):
         """Seconds that the longest waiting request has waited in all; None where none waits, or it is not known."""
         first = self._waits.follow(self).window(0, 1, mono_now)
         return self[first[0]].queue_time(mono_now) if first else None
+
+    def holding(self, blocks: Collection[int]) -> dict[int, list[RequestRow]]:
+        """The requests whose tables name each of ``blocks``, in the order of their nums; for the blocks that have any."""
+        return {block: [self[num] for num in nums] for block, nums in self._sharers.of(blocks, self).items()}
 
     # ------------------------------------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ def block_line_row(
     blocks = state.blocks
     if blocks is None or not 0 <= block < blocks.total:
         return block_detail_rows(state, block, width, now, glyphs)[0]
-    found = blocks.owners(block, state.requests)
+    found = state.owners(block)
     groups = state.hello.geometry.group_count if state.hello else 1
     forms: list[list[Span]] = []
     for named in range(min(len(found), NAMED_OWNERS), 0, -1):
@@ -111,7 +111,7 @@ def _group(geometry: Geometry, number: int) -> Part:
 def _owners(state: EngineState, blocks: BlockArrays, block: int) -> Part:
     if state.requests is None:
         return part(9, not_exposed(state, "owners"), role=Role.DIM)
-    found = blocks.owners(block, state.requests)
+    found = state.owners(block)
     holder = state.requests.get(int(blocks.owner[block]))
     if not found and holder is not None:
         return part(

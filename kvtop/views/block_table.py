@@ -158,14 +158,12 @@ def _partners(state: EngineState, request: RequestRow, shown: list[int]) -> dict
     wanted = set(shown) - {NO_BLOCK}
     if state.blocks is not None:
         wanted = {block for block in wanted if block < state.blocks.total and state.blocks.refs[block] > 1}
-    found: dict[int, list[str]] = {}
-    if not wanted:
-        return found
-    for other in (state.requests or {}).values():
-        if other is not request:
-            for block in wanted.intersection(other.table):
-                found.setdefault(block, []).append(clean(other.name, 64))
-    return found
+    if not wanted or state.requests is None:
+        return {}
+    return {
+        block: [clean(other.name, 64) for other in rows if other.num != request.num]
+        for block, rows in state.requests.holding(wanted).items()
+    }
 
 
 def _entry(state: EngineState, place: int, block: int, partners: list[str], width: int) -> Row:

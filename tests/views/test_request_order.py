@@ -32,6 +32,8 @@ def changes() -> st.SearchStrategy[RequestChange]:
                 "prefill_s": quarters,
                 "decode_s": quarters,
                 "blocks": st.integers(0, 3),
+                "table_at": st.just(0),
+                "table": st.lists(st.integers(0, 5), max_size=3, unique=True),
                 "group": st.integers(0, 3),
                 "siblings": st.integers(0, 4),
                 "score": quarters,
@@ -90,10 +92,13 @@ def test_a_kept_order_is_that_of_sorting_from_scratch(steps: list[Any], clock: i
 
 
 @settings(max_examples=200, deadline=None)
-@given(steps=st.lists(st.one_of(changes(), st.integers(0, 12)), max_size=60), clock=st.integers(11, 30))
+@given(
+    steps=st.lists(st.tuples(st.one_of(changes(), st.integers(0, 12)), st.sets(st.integers(0, 5))), max_size=60),
+    clock=st.integers(11, 30),
+)
 def test_what_is_kept_of_all_requests_is_what_counting_them_gives(steps: list[Any], clock: int) -> None:
     table = RequestTable()
-    for item in steps:
+    for item, blocks in steps:
         if isinstance(item, RequestChange):
             table.apply(item, None, lambda _: None)
         else:
@@ -104,8 +109,13 @@ def test_what_is_kept_of_all_requests_is_what_counting_them_gives(steps: list[An
         assert table.scored == sum(row.score is not None for row in rows)
         waits = [t for row in rows if row.waits and (t := row.queue_time(float(clock))) is not None]
         assert table.longest_wait(float(clock)) == max(waits, default=None)
-        holders = sorted((r for r in rows if r.block_count and not r.finished), key=lambda r: (-(r.blocks or 0), r.num))
+        holders = sorted(
+            (r for r in rows if r.block_count and not r.finished), key=lambda r: (-(r.block_count or 0), r.num)
+        )
         assert table.holders(3) == holders[:3]
+        in_order = sorted(rows, key=lambda row: row.num)
+        held = {block: found for block in blocks if (found := [row for row in in_order if block in row.table])}
+        assert table.holding(blocks) == held
 
 
 def test_a_copy_that_is_held_still_shares_its_rows_until_they_change() -> None:
@@ -156,3 +166,17 @@ def test_the_journal_of_a_long_run_is_bounded() -> None:
     assert table.journal.since(table.version) == []
     order = RequestOrder()
     assert [row.num for row in order.of(table, "arrival", False, "", 1.0).rows(0, 20)] == list(range(49_990, 50_000))
+
+
+def test_the_tables_of_all_are_read_once_for_the_same_blocks() -> None:
+    table = RequestTable()
+    for num in range(1000):
+        table.apply(RequestChange(num=num, table_at=0, table=[num, num + 1]), None, lambda _: None)
+    assert [row.num for row in table.holding({7, 8})[8]] == [7, 8]
+    read = []
+    sharers = table._sharers
+    look = sharers._of
+    sharers._of = lambda row: (read.append(row.num), look(row))[1]  # type: ignore[method-assign, func-returns-value]
+    table.apply(RequestChange(num=500, table=[8]), None, lambda _: None)
+    assert [row.num for row in table.holding({8})[8]] == [7, 8, 500]
+    assert read == [500]
