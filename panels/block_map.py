@@ -6,25 +6,40 @@ from textual import events
 from textual.message import Message
 
 from kvtop.state import Changes, EngineState
-from kvtop.term.keys import Where, bindings
+from kvtop.term.keys import Action, bindings
 from kvtop.views.block_detail import block_detail_rows, block_line_row
 from kvtop.views.blockmap import BlockMap
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.holders import holder_rows
 from kvtop.views.legend import legend_rows
 from kvtop.views.rows import Row, clean
-from panels.layout import map_frame
-from panels.panel import TitledPanel, title_row, with_rule
+from panels.layout import Need, Room
+from panels.panel import Look, TitledPanel, title_row, with_rule
 from panels.zoom import ZOOMS, fitting
 
 _BLANK = Row("", b"")
 
 
+def frame_rows(height: int) -> int:
+    """Rows of the panel that are not map, on a terminal of ``height``: its title, and one or two about a block."""
+    return 2 if height < 28 else 3
+
+
 class BlockMapPanel(TitledPanel):
     """Keys move the cursor; ``Enter`` asks for the owner of the block under it."""
 
-    DIGIT = 1
-    BINDINGS = bindings(Where.MAP)
+    ID, NAME, DIGIT = "map", "block map", 1
+    EVERY_FRAME = True
+    ACTIONS = (
+        Action("left", ("h", "left"), "h ←", "one cell to the left"),
+        Action("down", ("j", "down"), "j ↓", "one row down"),
+        Action("up", ("k", "up"), "k ↑", "one row up"),
+        Action("right", ("l", "right"), "l →", "one cell to the right"),
+        Action("top", ("g", "home"), "g Home", "first block"),
+        Action("bottom", ("G", "end"), "G End", "last block"),
+        Action("open", ("enter",), "Enter", "select the request that owns the block", "owner"),
+    )
+    BINDINGS = bindings(ACTIONS)
 
     class OwnerChosen(Message):
         """The user wants to see the request that owns the block under the cursor."""
@@ -33,11 +48,10 @@ class BlockMapPanel(TitledPanel):
             super().__init__()
             self.num = num
 
-    def __init__(self, state: EngineState, *, id: str = "map", glyphs: Glyphs = UNICODE) -> None:
-        super().__init__(id=id, glyphs=glyphs)
+    def __init__(self, state: EngineState, *, glyphs: Glyphs = UNICODE) -> None:
+        super().__init__(state, glyphs=glyphs)
         self.map = BlockMap(state, glyphs)
         self.zoom = ZOOMS[0]
-        self.now = 0.0
         self._widened: list[tuple[Row, Row]] = []
         self._top = _BLANK
         self._below: list[Row] = []
@@ -45,16 +59,20 @@ class BlockMapPanel(TitledPanel):
     @property
     def detail_height(self) -> int:
         """Rows below the map: about the block under the cursor, or about who holds the most."""
-        return map_frame(self.app.size.height) - 1
+        return frame_rows(self.app.size.height) - 1
 
     @property
     def map_height(self) -> int:
         return max(1, self.body_height - self.detail_height)
 
-    def wanted_rows(self, width: int, room: int) -> int:
-        """Rows the map fills at ``width`` when it may have ``room`` rows."""
-        total = self._total
-        return min(room, fitting(total, width, room).rows(total, width)) if total else min(room, 3)
+    @staticmethod
+    def need(room: Room) -> Need:
+        return Need(frame_rows(room.height) + 1, room.rest, 3.0 if room.wide else 7.0)
+
+    def fill(self, room: Room, width: int, rows: int) -> int:
+        frame, total = frame_rows(room.height), self._total
+        rows -= frame
+        return frame + (min(rows, fitting(total, width, rows).rows(total, width)) if total else min(rows, 3))
 
     @property
     def _total(self) -> int:
@@ -62,20 +80,18 @@ class BlockMapPanel(TitledPanel):
 
     # --- what comes in ---
 
-    def look_at(self, state: EngineState, now: float) -> None:
-        """Another state from now on (a view held still, or let go)."""
-        self.map.state = state
-        self.update(Changes(full=True), now)
-
-    def update(self, changes: Changes, now: float, texts: bool = True) -> None:
-        """Takes over what changed and draws it; the texts around the map only with ``texts``."""
-        self.now = now
+    def update(self, look: Look) -> None:
+        """Takes over what changed and draws it; the texts around the map only when they are due."""
+        self.state, self.now = look.state, look.now
+        self.map.state = look.state
+        if not (look.changes or look.texts or self.map.mode == "recency"):
+            return
         before = self.map.first, self.map.total
-        self.map.update(changes, now)
-        self.map.tick(now)
+        self.map.update(look.changes, look.now)
+        self.map.tick(look.now)
         if (self.map.first, self.map.total) != before:
             self._fit()
-        self._draw_map(texts)
+        self._draw_map(look.texts)
 
     def select(self, blocks: Sequence[int] | None) -> None:
         """Makes the blocks of a request stand out."""

@@ -1,18 +1,14 @@
 """Is memory the limit? The pool as one bar and its numbers."""
 
-from kvtop.state import EngineState
-from kvtop.term.panel import CellPanel
 from kvtop.views.capacity import capacity_rows
-from kvtop.views.glyphs import UNICODE, Glyphs
+from panels.panel import Look, Panel
 
 
-class CapacityPanel(CellPanel):
+class CapacityPanel(Panel):
     """Two rows over the whole width; where there is room for one, the numbers."""
 
-    def __init__(self, *, id: str = "capacity", glyphs: Glyphs = UNICODE) -> None:
-        super().__init__(id=id)
-        self.glyphs = glyphs
+    ID = "capacity"
 
-    def update(self, state: EngineState) -> None:
+    def update(self, look: Look) -> None:
         if self.size.width and self.display:
-            self.show(capacity_rows(state, self.size.width, self.glyphs)[-self.size.height :])
+            self.show(capacity_rows(look.state, self.size.width, self.glyphs)[-self.size.height :])

@@ -1,11 +1,12 @@
 """What happened, newest at the bottom."""
 
 from kvtop.state import EngineState
-from kvtop.term.keys import Where, bindings
+from kvtop.term.keys import Action, bindings, scrolling
 from kvtop.views.events import event_rows, events_title, shown_events
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Row
-from panels.panel import TitledPanel
+from panels.layout import Need, Room
+from panels.panel import Look, TitledPanel
 
 FEW_ROWS = 5
 """Up to so many rows show what is notable only, unless told otherwise."""
@@ -17,21 +18,34 @@ class EventsPanel(TitledPanel):
     ``all_kinds``: whether routine events are shown too; None leaves it to the room there is.
     """
 
-    DIGIT = 4
-    BINDINGS = bindings(Where.EVENTS)
+    ID, NAME, DIGIT = "events", "events", 4
+    COLUMN = "right"
+    ACTIONS = (
+        Action("follow", ("f",), "f", "follow: stay at the newest event", "follow"),
+        Action(
+            "kinds",
+            ("v",),
+            "v",
+            "show all events, or only notable ones (no admissions, ends, evictions, copies)",
+            "all/notable",
+        ),
+        *scrolling("event"),
+    )
+    BINDINGS = bindings(ACTIONS)
 
-    def __init__(self, state: EngineState, *, id: str = "events", glyphs: Glyphs = UNICODE) -> None:
-        super().__init__(id=id, glyphs=glyphs)
-        self.state = state
+    def __init__(self, state: EngineState, *, glyphs: Glyphs = UNICODE) -> None:
+        super().__init__(state, glyphs=glyphs)
         self.back = 0
         self.all_kinds: bool | None = None
 
-    def update(self, state: EngineState, arrived: int = 0) -> None:
-        """``arrived``: events that came since the last call."""
-        self.state = state
-        if self.back:
-            self.back += arrived if self.shows_all else 0
-        self.draw()
+    @staticmethod
+    def need(room: Room) -> Need:
+        return Need(4, room.rest, 2.0) if room.wide else Need(3, room.rest, 4.0)
+
+    def update(self, look: Look) -> None:
+        if self.back and self.shows_all:
+            self.back += look.arrived
+        super().update(look)
 
     @property
     def following(self) -> bool:

@@ -1,15 +1,15 @@
 """One line of keys, those of the focused panel among them."""
 
-from kvtop.term.keys import Where, footer_actions
+from kvtop.term.keys import Actions, footer_actions
 from kvtop.term.panel import CellPanel
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Role, Row, RowBuilder
 
 
-def footer_row(where: Where, width: int) -> Row:
+def footer_row(everywhere: Actions, local: Actions, width: int) -> Row:
     """As many keys as fit, the most useful first, so that help and quit stay on the narrowest line."""
     builder = RowBuilder()
-    for action in footer_actions(where):
+    for action in footer_actions(everywhere, local):
         text = f"{action.footer_key} {action.footer}"
         if builder.width + len(text) + 2 > width:
             break
@@ -18,15 +18,18 @@ def footer_row(where: Where, width: int) -> Row:
 
 
 class FooterPanel(CellPanel):
-    def __init__(self, *, id: str = "footer", glyphs: Glyphs = UNICODE) -> None:
+    """``everywhere``: the actions that work whatever has the focus."""
+
+    def __init__(self, everywhere: Actions, *, id: str = "footer", glyphs: Glyphs = UNICODE) -> None:
         super().__init__(id=id)
         self.glyphs = glyphs
-        self.where = Where.APP
+        self._everywhere, self._local = everywhere, everywhere[:0]
 
-    def update(self, where: Where) -> None:
-        self.where = where
+    def update(self, local: Actions) -> None:
+        """``local``: the actions of what has the focus now."""
+        self._local = local
         if self.size.width:
-            self.show(self.glyphs.rows([footer_row(where, self.size.width)]))
+            self.show(self.glyphs.rows([footer_row(self._everywhere, local, self.size.width)]))
 
     def on_resize(self) -> None:
-        self.update(self.where)
+        self.update(self._local)

@@ -3,27 +3,27 @@
 from collections.abc import Sequence
 
 from kvtop.state import EngineState
-from kvtop.term.panel import CellPanel
-from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.header import header_rows
 from kvtop.views.rows import Role, Row, RowBuilder, clean
+from panels.panel import Look, Panel
 
 
-class HeaderPanel(CellPanel):
+class HeaderPanel(Panel):
     """The lines above everything else. A warning of the screen's own goes at the right end of the last one."""
 
-    def __init__(self, *, id: str = "header", glyphs: Glyphs = UNICODE) -> None:
-        super().__init__(id=id)
-        self.glyphs = glyphs
+    ID = "header"
 
-    def update(self, state: EngineState, now: float, *, held: float | None = None, warning: str = "") -> None:
-        """Draws ``state``; ``held``: seconds the view stands still. ``warning``: the screen is slow, and why."""
+    def content_rows(self, state: EngineState) -> int:
+        hello, status = state.hello, state.status
+        return 4 if (hello is not None and hello.notice) or (status is not None and status.warning) else 3
+
+    def update(self, look: Look) -> None:
         width, height = self.size
         if not (width and height and self.display):
             return
-        rows = _important(header_rows(state, now, width, self.glyphs, held=held), height)
-        if warning and len(rows) > 1:
-            rows[-1] = _with_note(rows[-1], warning, width)
+        rows = _important(header_rows(look.state, look.now, width, self.glyphs, held=look.held), height)
+        if look.warning and len(rows) > 1:
+            rows[-1] = _with_note(rows[-1], look.warning, width)
         self.show(rows)
 
 

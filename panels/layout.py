@@ -1,20 +1,19 @@
-"""Which panel gets which part of the terminal: a pure function of its size and of the pool's.
+"""Which panel gets which part of the terminal: a pure function of its size and of what the panels need.
 
 Narrow terminals stack the panels; from `WIDE` columns on there are two columns, each filled to the bottom.
 Whatever the map does not need (a small pool has few cells) goes to the other panels.
 """
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 MIN_WIDTH, MIN_HEIGHT = 60, 16
 WIDE = 120
 
-PANELS = ("map", "requests", "queue", "events")
-"""The panels that take the focus, in the order of Tab and of the digits; of engines with several tiers, "tiers" too."""
+ROOM_FOR_ALL = 36
+"""Rows of a terminal from which on a panel that may stand in another's place has one of its own."""
 
-ROOM_FOR_TIERS = 36
-"""Rows of a terminal from which on the tiers have a place of their own, and need not take the queue's."""
+Column = Literal["left", "right"]
 
 
 class Area(NamedTuple):
@@ -32,6 +31,44 @@ class Need(NamedTuple):
     least: int
     most: int
     weight: float
+
+
+class Room(NamedTuple):
+    """What there is to share.
+
+    Attributes:
+        height: Rows of the terminal.
+        rest: Rows of a column.
+        wide: Whether there are two columns.
+        content: Rows that the whole content of a panel takes, by its id; 0 or absent: there is none, or no end of it.
+        asked: The panel that the user wants to see where two have but one place.
+    """
+
+    height: int
+    rest: int
+    wide: bool
+    content: Mapping[str, int]
+    asked: str
+
+    @property
+    def for_all(self) -> bool:
+        return self.height >= ROOM_FOR_ALL
+
+
+class Slot(NamedTuple):
+    """A panel as the layout sees it.
+
+    Attributes:
+        id: The panel's id.
+        column: Where it goes on a wide terminal.
+        need: What it asks; None where it has no place.
+        fill: Of ``(width, rows)`` offered, how many rows it can make use of.
+    """
+
+    id: str
+    column: Column
+    need: Callable[[Room], Need | None]
+    fill: Callable[[Room, int, int], int] = lambda room, width, rows: rows
 
 
 def too_small(width: int, height: int) -> bool:
@@ -62,60 +99,39 @@ def map_frame(height: int) -> int:
 
 
 def plan(
-    width: int,
-    height: int,
-    map_rows: Callable[[int, int], int],
-    header_rows: int = 3,
-    *,
-    tiers: int = 0,
-    instead_of_queue: bool = False,
+    width: int, height: int, slots: Sequence[Slot], content: Mapping[str, int] | None = None, asked: str = ""
 ) -> dict[str, Area]:
-    """The area of every panel, by name.
+    """The area of every panel that has a place, by id; the frame's are header, capacity, footer and divider.
 
-    ``map_rows(columns, room)`` tells how many of ``room`` rows the whole map fills; ``header_rows`` is what the header
-    would like, ``tiers`` the rows of the table of tiers (0: there is none). Where there is no room for queue and tiers,
-    ``instead_of_queue`` decides which of them is there. Raises ValueError below `MIN_WIDTH` x `MIN_HEIGHT`.
+    ``content`` and ``asked``: see `Room`; "header" of ``content`` is what the header would like, 3 by default.
+    Raises ValueError below `MIN_WIDTH` x `MIN_HEIGHT`.
     """
     if too_small(width, height):
         raise ValueError(f"needs {MIN_WIDTH}x{MIN_HEIGHT}, this is {width}x{height}")
-    top = 2 if height < 20 else header_rows
+    content = content or {}
+    top = 2 if height < 20 else content.get("header", 3)
     bar = 1 if height < 20 else 2
     areas = _stack(0, 0, width, {"header": top, "capacity": bar})
     areas["footer"] = Area(0, height - 1, width, 1)
     y, rest = top + bar, height - top - bar - 1
-    frame = map_frame(height)
-    if width >= WIDE:
-        right = min(max(69, width * 11 // 20), 112)
-        left = width - right - 1
-        below = {"queue": Need(4, rest, 1.0), "tiers": Need(min(tiers + 1, 5), tiers + 2, 2.0)}
-        lower = _queue_or_tiers(below, height, tiers, instead_of_queue)
-        rows = _with_map(rest, left, map_rows, frame, {"map": Need(frame + 1, rest, 3.0), **lower})
-        areas |= _stack(0, y, left, rows)
-        areas["divider"] = Area(left, y, 1, rest)
-        rows = share(rest, {"requests": Need(5, rest, 3.0), "events": Need(4, rest, 2.0)})
-        return areas | _stack(left + 1, y, right, rows)
-    needs = {
-        "map": Need(frame + 1, rest, 7.0),
-        "requests": Need(4, rest, 6.0),
-        "queue": Need(2 if height < 22 else 3, 6, 1.6),
-        "tiers": Need(2 if height < 22 else min(tiers + 1, 5), tiers + 2, 3.0),
-        "events": Need(3, rest, 4.0),
-    }
-    needs = _queue_or_tiers(needs, height, tiers, instead_of_queue)
-    return areas | _stack(0, y, width, _with_map(rest, width, map_rows, frame, needs))
+    room = Room(height, rest, width >= WIDE, content, asked)
+    if not room.wide:
+        return areas | _stack(0, y, width, _column(room, width, slots))
+    right = min(max(69, width * 11 // 20), 112)
+    left = width - right - 1
+    areas |= _stack(0, y, left, _column(room, left, [slot for slot in slots if slot.column == "left"]))
+    areas["divider"] = Area(left, y, 1, rest)
+    return areas | _stack(left + 1, y, right, _column(room, right, [slot for slot in slots if slot.column == "right"]))
 
 
-def _queue_or_tiers(needs: dict[str, Need], height: int, tiers: int, instead_of_queue: bool) -> dict[str, Need]:
-    """``needs`` without those of the two that have no place."""
-    both = tiers and height >= ROOM_FOR_TIERS
-    absent = None if both else "queue" if tiers and instead_of_queue else "tiers"
-    return {name: need for name, need in needs.items() if name != absent}
-
-
-def _with_map(
-    rest: int, width: int, map_rows: Callable[[int, int], int], frame: int, needs: dict[str, Need]
-) -> dict[str, int]:
-    """`share`, with what the map does not fill of its part given to the others."""
-    first = share(rest, needs)
-    used = map_rows(width, first["map"] - frame)
-    return share(rest, {**needs, "map": needs["map"]._replace(most=max(needs["map"].least, frame + used))})
+def _column(room: Room, width: int, slots: Sequence[Slot]) -> dict[str, int]:
+    """`share`, with what a panel cannot fill of its part given to the others."""
+    needs = {slot.id: need for slot in slots if (need := slot.need(room)) is not None}
+    first = share(room.rest, needs)
+    for slot in slots:
+        if slot.id in needs:
+            used = slot.fill(room, width, first[slot.id])
+            if used < first[slot.id]:
+                need = needs[slot.id]
+                needs[slot.id] = need._replace(most=max(need.least, used))
+    return share(room.rest, needs)

@@ -1,11 +1,16 @@
-"""What all panels with a title have in common: the title rule with its focus mark, and a body below."""
+"""What all panels have in common: what they are told at each frame, their title rule with its focus mark."""
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
 
+from kvtop.state import Changes, EngineState
+from kvtop.term.keys import Actions
 from kvtop.term.panel import CellPanel
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import HIGHLIGHT, Role, Row, RowBuilder
+from panels.layout import Column, Need, Room, Slot
 
 _GAP = re.compile(r" {4,}")
 
@@ -37,14 +42,91 @@ def with_rule(row: Row) -> Row:
     return Row(text, roles)
 
 
-class TitledPanel(CellPanel, can_focus=True):
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What there is to see at one frame.
+
+    Attributes:
+        state: The engine as it is to be shown: live, or held still.
+        now: The viewer's monotonic clock, seconds.
+        changes: What is new in ``state`` since the panel's last frame.
+        texts: Whether numerals and tables are due too, which change too often to be read at the map's own rate.
+        arrived: Events that came since the last frame with ``texts``.
+        held: Seconds the view stands still; None where it is live.
+        warning: The screen is slow, and why; empty where it is not.
+    """
+
+    state: EngineState
+    now: float
+    changes: Changes = field(default_factory=Changes)
+    texts: bool = True
+    arrived: int = 0
+    held: float | None = None
+    warning: str = ""
+
+
+class Panel(CellPanel):
+    """A panel of an engine's screen (`panels.registry`).
+
+    Attributes:
+        ID: Its id, and its widget's.
+        NAME: What the help calls it.
+        DIGIT: The key that goes to it; None for a panel that takes no focus.
+        GO_TO: What the help says of that key beyond the name.
+        ACTIONS: What its keys do while it has the focus; its bindings are made from them.
+        EVERY_FRAME: Drawn at the map's rate, and not only when texts are due.
+    """
+
+    ID: ClassVar[str]
+    NAME: ClassVar[str] = ""
+    DIGIT: ClassVar[int | None] = None
+    GO_TO: ClassVar[str] = ""
+    ACTIONS: ClassVar[Actions] = ()
+    EVERY_FRAME: ClassVar[bool] = False
+
+    def __init__(self, state: EngineState, *, glyphs: Glyphs = UNICODE) -> None:
+        super().__init__(id=self.ID)
+        self.state = state
+        self.glyphs = glyphs
+
+    def update(self, look: Look) -> None:
+        """Takes over what there is to see, and draws it."""
+        raise NotImplementedError
+
+    def content_rows(self, state: EngineState) -> int:
+        """Rows that its whole content takes, where the layout asks for that; 0 where it has none."""
+        return 0
+
+    def absence(self, state: EngineState) -> str | None:
+        """Why this panel has nothing to show of such an engine, in a sentence; None where it has."""
+        return None
+
+
+class TitledPanel(Panel, can_focus=True):
     """A panel with a title row above ``body_height`` rows. Subclasses say what stands in them."""
 
-    DIGIT: int | None = None
+    COLUMN: ClassVar[Column] = "left"
 
-    def __init__(self, *, id: str, glyphs: Glyphs = UNICODE) -> None:
-        super().__init__(id=id)
-        self.glyphs = glyphs
+    def __init__(self, state: EngineState, *, glyphs: Glyphs = UNICODE) -> None:
+        super().__init__(state, glyphs=glyphs)
+        self.now = 0.0
+
+    @staticmethod
+    def need(room: Room) -> Need | None:
+        """The rows it asks of its column; None where it has no place there."""
+        raise NotImplementedError
+
+    def fill(self, room: Room, width: int, rows: int) -> int:
+        """Of ``rows`` offered at ``width``, how many it can make use of."""
+        return rows
+
+    @property
+    def slot(self) -> Slot:
+        return Slot(self.ID, self.COLUMN, self.need, self.fill)
+
+    def update(self, look: Look) -> None:
+        self.state, self.now = look.state, look.now
+        self.draw()
 
     @property
     def body_height(self) -> int:

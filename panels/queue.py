@@ -1,28 +1,31 @@
 """The waiting queue: why its head waits, and who comes next."""
 
 from kvtop.state import EngineState
-from kvtop.term.keys import Where, bindings
+from kvtop.term.keys import bindings, scrolling
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.queue import queue_rows, queue_title
 from kvtop.views.rows import Row
+from panels.layout import Need, Room
 from panels.panel import TitledPanel
 
 
 class QueuePanel(TitledPanel):
     """The keys scroll through those who wait."""
 
-    DIGIT = 3
-    BINDINGS = bindings(Where.QUEUE)
+    ID, NAME, DIGIT = "queue", "queue", 3
+    ACTIONS = scrolling("waiting request")
+    BINDINGS = bindings(ACTIONS)
 
-    def __init__(self, state: EngineState, *, id: str = "queue", glyphs: Glyphs = UNICODE) -> None:
-        super().__init__(id=id, glyphs=glyphs)
-        self.state = state
-        self.now = 0.0
+    def __init__(self, state: EngineState, *, glyphs: Glyphs = UNICODE) -> None:
+        super().__init__(state, glyphs=glyphs)
         self.first = 0
 
-    def update(self, state: EngineState, now: float) -> None:
-        self.state, self.now = state, now
-        self.draw()
+    @staticmethod
+    def need(room: Room) -> Need | None:
+        """None while the tiers are asked for and there is room for one of the two."""
+        if room.content.get("tiers") and room.asked == "tiers" and not room.for_all:
+            return None
+        return Need(4, room.rest, 1.0) if room.wide else Need(2 if room.height < 22 else 3, 6, 1.6)
 
     @property
     def _known(self) -> int:

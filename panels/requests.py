@@ -4,10 +4,11 @@ from textual import events
 from textual.message import Message
 
 from kvtop.state import EngineState
-from kvtop.term.keys import Where, bindings
+from kvtop.term.keys import Action, bindings, scrolling
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.requests import RequestsView, found, move_selection, request_rows, requests_title, row_at
 from kvtop.views.rows import Row
+from panels.layout import Need, Room
 from panels.panel import TitledPanel
 
 LONGEST_FILTER = 64
@@ -16,8 +17,21 @@ LONGEST_FILTER = 64
 class RequestsPanel(TitledPanel):
     """The selection stays on its request wherever the order moves it. `Selected` tells of a new one."""
 
-    DIGIT = 2
-    BINDINGS = bindings(Where.REQUESTS)
+    ID, NAME, DIGIT = "requests", "requests", 2
+    COLUMN = "right"
+    ACTIONS = (
+        Action("open", ("enter",), "Enter", "block table of the selected request", "table"),
+        Action("sort", ("o",), "o", "sort by the next column", "sort"),
+        Action("reverse", ("O",), "O", "reverse the order"),
+        Action("abort", ("x",), "x", "abort the selected request (asks first)", "abort"),
+        Action("preempt", ("X",), "X", "preempt the selected request (asks first)", "preempt"),
+        # p is taken everywhere; i and u are letters of pIn and Unpin and lie side by side.
+        Action("pin", ("i",), "i", "pin: never evict the selected request's cached blocks (asks first)", "pin"),
+        Action("unpin", ("u",), "u", "unpin the selected request's blocks (asks first)", "unpin"),
+        Action("clear", ("escape",), "Esc", "clear the filter"),
+        *scrolling("request"),
+    )
+    BINDINGS = bindings(ACTIONS)
 
     class Selected(Message):
         """Another request is selected; None: none."""
@@ -33,16 +47,14 @@ class RequestsPanel(TitledPanel):
             super().__init__()
             self.what, self.num = what, num
 
-    def __init__(self, state: EngineState, *, id: str = "requests", glyphs: Glyphs = UNICODE) -> None:
-        super().__init__(id=id, glyphs=glyphs)
-        self.state = state
+    def __init__(self, state: EngineState, *, glyphs: Glyphs = UNICODE) -> None:
+        super().__init__(state, glyphs=glyphs)
         self.view = RequestsView()
         self.typing = False
-        self.now = 0.0
 
-    def update(self, state: EngineState, now: float) -> None:
-        self.state, self.now = state, now
-        self.draw()
+    @staticmethod
+    def need(room: Room) -> Need:
+        return Need(5, room.rest, 3.0) if room.wide else Need(4, room.rest, 6.0)
 
     def compose_rows(self) -> list[Row]:
         rows = request_rows(self.state, self.view, self.size.width, self.body_height, self.now, self.glyphs)

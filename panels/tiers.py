@@ -1,25 +1,31 @@
 """The tiers of KV memory: contents, flow, hits, what a block costs to move, what went wrong."""
 
 from kvtop.state import EngineState
-from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Row
-from kvtop.views.tiers import WINDOWS, tier_rows, tiers_title
+from kvtop.views.tiers import WINDOWS, no_lower_tiers, table_height, tier_rows, tiers_title
+from panels.layout import Need, Room
 from panels.panel import TitledPanel
 
 
 class TiersPanel(TitledPanel):
     """There only for engines with more than one tier; on small terminals in the place of the queue."""
 
-    DIGIT = 5
+    ID, NAME, DIGIT = "tiers", "tiers", 5
+    GO_TO = "tiers; on a small screen they take the queue's place, 3 brings it back"
 
-    def __init__(self, state: EngineState, *, id: str = "tiers", glyphs: Glyphs = UNICODE) -> None:
-        super().__init__(id=id, glyphs=glyphs)
-        self.state = state
-        self.now = 0.0
+    @staticmethod
+    def need(room: Room) -> Need | None:
+        rows = room.content.get("tiers", 0)
+        if not rows or not (room.for_all or room.asked == "tiers"):
+            return None
+        least = 2 if room.height < 22 and not room.wide else min(rows + 1, 5)
+        return Need(least, rows + 2, 2.0 if room.wide else 3.0)
 
-    def update(self, state: EngineState, now: float) -> None:
-        self.state, self.now = state, now
-        self.draw()
+    def content_rows(self, state: EngineState) -> int:
+        return table_height(state)
+
+    def absence(self, state: EngineState) -> str | None:
+        return no_lower_tiers(state)
 
     def compose_rows(self) -> list[Row]:
         rows = tier_rows(self.state, self.size.width, self.body_height, self.now, self.glyphs)

@@ -1,1 +1,1 @@
-"""The screen of one engine: feed, panels, dialogs, commands back."""
+"""The screens: an engine's (feed, panels, dialogs, commands back), and the app that holds them."""

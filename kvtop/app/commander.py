@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kvtop.protocol import Command, Reply
-from panels.dialogs.answer import Answer
+from kvtop.views.answer import Answer
 
 TIMEOUT_S = 15.0
 """Commands take effect between two iterations; a long prefill on a CPU lasts seconds."""
@@ -28,16 +28,11 @@ def control_client(path: Path) -> Client:
 class Commander:
     """Sends commands to one engine's control socket, or says in a sentence why it cannot.
 
-    ``deliver`` runs a callback in the screen's thread.
+    ``path``: the socket; None where there is none. ``connect``: makes the client that sends.
     """
 
-    def __init__(
-        self,
-        path: Path | None,
-        deliver: Callable[[Callable[[], None]], None],
-        connect: Callable[[Path], Client] = control_client,
-    ) -> None:
-        self._path, self._deliver, self._connect = path, deliver, connect
+    def __init__(self, path: Path | None, connect: Callable[[Path], Client] = control_client) -> None:
+        self._path, self._connect = path, connect
 
     def read_only(self) -> str | None:
         """Why nothing can be commanded; None when it can, as far as file permissions tell."""
@@ -50,7 +45,7 @@ class Commander:
         return None
 
     def ask(self, command: Command, done: Callable[[Answer], None]) -> None:
-        """Sends ``command``; ``done`` gets the answer in the screen's thread."""
+        """Sends ``command``; ``done`` gets the answer, mostly in another thread."""
         reason = self.read_only()
         if reason is not None:
             done(Answer(False, reason))
@@ -67,4 +62,4 @@ class Commander:
             answer = Answer.of(client.send(command, TIMEOUT_S))
         except (ControlError, OSError) as error:
             answer = Answer(False, str(error))
-        self._deliver(lambda: done(answer))
+        done(answer)

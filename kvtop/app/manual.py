@@ -6,7 +6,7 @@
 import sys
 from pathlib import Path
 
-from kvtop.term.keys import Where, actions
+from kvtop.app.keys import SECTIONS
 from kvtop.views.glossary import GLOSSARY
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "keys.md"
@@ -25,9 +25,9 @@ def page() -> str:
         "",
         "## Keys",
     ]
-    for where in Where:
-        lines += ["", f"### {where.value[0].upper()}{where.value[1:]}", "", "| key | what it does |", "|---|---|"]
-        for action in actions(where):
+    for name, actions in SECTIONS:
+        lines += ["", f"### {name[0].upper()}{name[1:]}", "", "| key | what it does |", "|---|---|"]
+        for action in actions:
             keys = " ".join(f"`{key}`" for key in action.shown.split())
             lines.append(f"| {_cell(keys)} | {_cell(action.help)} |")
     lines += ["", "## Numbers", "", 'Unknown is shown as `–`, what an engine does not expose as "not exposed".']

@@ -4,6 +4,9 @@ import asyncio
 from collections.abc import Sequence
 
 from kvtop.app.app import KvtopApp
+from kvtop.app.commander import Commander
+from kvtop.app.engine_screen import EngineScreen
+from kvtop.app.feed import Feed
 from kvtop.sources.base import Item
 from kvtop.state import EngineState
 from kvtop.term.depth import ColourDepth
@@ -44,7 +47,8 @@ def screen_svg(
 
 
 async def _draw(state: EngineState, size: tuple[int, int], now: float, depth: ColourDepth, keys: Sequence[str]) -> str:
-    app = KvtopApp(_StandStill(), state=state, depth=depth, ticking=False, now=lambda: now)
+    engine = EngineScreen(Feed(_StandStill(), state), Commander(None), now=lambda: now)
+    app = KvtopApp([engine], depth=depth, ticking=False)
     async with app.run_test(size=size) as pilot:
         app.tick()
         await pilot.pause()

@@ -57,6 +57,13 @@ def table_height(state: EngineState) -> int:
     return 1 + max(len(state.tiers), len(state.tier_spans()))
 
 
+def no_lower_tiers(state: EngineState) -> str | None:
+    """Why there is nothing to say of lower tiers, as a sentence; None where the engine has some."""
+    if has_tiers(state):
+        return None
+    return "all KV of this engine is on its device" if state.tier_spans() else not_exposed(state, "lower tiers")
+
+
 def tiers_title(state: EngineState) -> str:
     """``tiers: 212 blocks below the device's 256 (+83%)``: complete blocks that lower tiers hold for it."""
     spans = state.tier_spans()

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kvtop.protocol import Command
+from kvtop.views.answer import Answer, outcome
 from kvtop.views.rows import Role, Row
-from panels.dialogs.answer import Answer, outcome
 from panels.dialogs.card import buttons, filled, wrapped
 
 

@@ -8,9 +8,9 @@ from textual.app import ComposeResult
 from textual.screen import ModalScreen
 
 from kvtop.term.panel import CellPanel
+from kvtop.views.answer import Answer, Ask
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Row
-from panels.dialogs.answer import Answer, Ask
 from panels.dialogs.card import card
 
 

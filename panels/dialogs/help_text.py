@@ -1,7 +1,9 @@
 """The help as rows: every key, every number's definition, what the glyphs mean, what the policies are."""
 
+from collections.abc import Sequence
+
 from kvtop.protocol import Hello
-from kvtop.term.keys import Where, actions
+from kvtop.term.keys import Section
 from kvtop.views import format
 from kvtop.views.glossary import GLOSSARY
 from kvtop.views.glyphs import STATE_ORDER, Glyphs
@@ -37,11 +39,11 @@ def _entry(name: str, meaning: str, width: int, column: int, role: int = Role.KE
     ]
 
 
-def _key_rows(width: int) -> list[Row]:
+def _key_rows(width: int, keys: Sequence[Section]) -> list[Row]:
     rows: list[Row] = []
-    for where in Where:
-        rows += _heading(f"Keys, {where.value}", width)
-        for action in actions(where):
+    for section in keys:
+        rows += _heading(f"Keys, {section.name}", width)
+        for action in section.actions:
             rows += _entry(action.shown, action.help, width, KEY_COLUMN)
     return rows
 
@@ -74,9 +76,9 @@ def _policy_rows(width: int, hello: Hello | None) -> list[Row]:
     return rows
 
 
-def help_rows(width: int, hello: Hello | None, glyphs: Glyphs) -> list[Row]:
+def help_rows(width: int, hello: Hello | None, glyphs: Glyphs, keys: Sequence[Section]) -> list[Row]:
     """Everything, from top to bottom, in rows of ``width`` cells."""
-    rows = _key_rows(width)[1:]
+    rows = _key_rows(width, keys)[1:]
     for heading, terms in GLOSSARY:
         rows += _heading(heading, width)
         for term in terms:

@@ -10,8 +10,8 @@ from enum import Enum
 
 from kvtop.protocol import PolicyAxis, PolicyValue, SetPolicy
 from kvtop.views import format
+from kvtop.views.answer import Answer, outcome
 from kvtop.views.rows import HIGHLIGHT, Role, Row, RowBuilder, clean
-from panels.dialogs.answer import Answer, outcome
 from panels.dialogs.card import buttons, filled, in_view, wrapped
 
 RESERVING = frozenset({"guaranteed_no_evict", "static_batch"})

@@ -10,9 +10,13 @@ from typing import Any
 from textual.pilot import Pilot
 
 from kvtop.app.app import KvtopApp
+from kvtop.app.commander import Commander
+from kvtop.app.engine_screen import EngineScreen
+from kvtop.app.feed import Feed
 from kvtop.protocol import Command, Reply
 from kvtop.term.depth import ColourDepth
 from kvtop.term.panel import CellPanel
+from kvtop.views.glyphs import ASCII, UNICODE
 from tests.app.synthetic import SyntheticEngine, SyntheticSource
 
 
@@ -61,18 +65,15 @@ class Bench:
         socket = folder / "demo.ctl.sock"
         socket.touch()
         self.folder = folder
-        self.app = KvtopApp(
-            source,
-            **{
-                "control_path": socket,
-                "depth": ColourDepth.INDEXED,
-                "snapshot_folder": folder,
-                "connect": lambda _: self.control,
-                "now": lambda: self.time,
-                "ticking": False,
-                **options,
-            },
+        control_path = options.pop("control_path", socket)
+        self.screen = EngineScreen(
+            Feed(source),
+            Commander(control_path, options.pop("connect", lambda _: self.control)),
+            glyphs=ASCII if options.pop("ascii_only", False) else UNICODE,
+            snapshot_folder=options.pop("snapshot_folder", folder),
+            now=lambda: self.time,
         )
+        self.app = KvtopApp([self.screen], **{"depth": ColourDepth.INDEXED, "ticking": False, **options})
         self.pilot: Pilot[int] = None  # type: ignore[assignment]
 
     async def iterate(self, count: int = 1, seconds: float = 0.05) -> None:

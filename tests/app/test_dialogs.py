@@ -155,9 +155,9 @@ async def test_the_screen_goes_on_while_the_engine_thinks(tmp_path: Path) -> Non
     async with bench(tmp_path, answer=slow) as b:
         await b.press("E", "tab", "enter")
         await b.until(lambda: "waiting for its answer" in b.text("card"))
-        before = b.app.feed.live.iteration
+        before = b.screen.feed.live.iteration
         await b.iterate(5)
-        assert b.app.feed.live.iteration == (before or 0) + 5
+        assert b.screen.feed.live.iteration == (before or 0) + 5
         # Closing the dialog takes nothing back, and the late answer finds nobody.
         await b.press("escape")
         assert not isinstance(b.app.screen, FormScreen)
@@ -249,13 +249,13 @@ async def test_a_command_the_engine_does_not_take_is_not_offered(tmp_path: Path)
 @in_loop
 async def test_compaction_names_whose_blocks_would_move(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
-        blocks = b.app.feed.live.blocks
+        blocks = b.screen.feed.live.blocks
         assert blocks is not None
         blocks.state[:], blocks.owner[:] = 0, -1
         await b.press("C")
         assert "Nothing would move" in _card(b)
         await b.press("escape")
-        rows = list((b.app.feed.live.requests or {}).values())
+        rows = list((b.screen.feed.live.requests or {}).values())
         # 5 blocks with content, 4 of them higher than the fifth place.
         for block, row in ((1, rows[0]), (100, rows[0]), (101, rows[0]), (102, rows[1])):
             blocks.state[block], blocks.owner[block] = 2, row.num
@@ -269,10 +269,10 @@ async def test_compaction_names_whose_blocks_would_move(tmp_path: Path) -> None:
 @in_loop
 async def test_pinning_says_what_is_pinned_already_and_how_much_may_be(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
-        b.app.feed.live.policy["pin_limit"] = 0.25
-        b.app.feed.live.gauges["kv_blocks_pinned"] = 7
+        b.screen.feed.live.policy["pin_limit"] = 0.25
+        b.screen.feed.live.gauges["kv_blocks_pinned"] = 7
         await b.press("2", "g")
-        row = (b.app.feed.live.requests or {})[b.app.requests.view.selected or 0]
+        row = (b.screen.feed.live.requests or {})[b.screen.requests.view.selected or 0]
         row.pinned_blocks = 3
         await b.press("i")
         card = _card(b)
@@ -287,7 +287,7 @@ async def test_pinning_says_what_is_pinned_already_and_how_much_may_be(tmp_path:
 async def test_ending_one_of_several_outputs_says_who_ends_with_it(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
         await b.press("2", "g")
-        row = (b.app.feed.live.requests or {})[b.app.requests.view.selected or 0]
+        row = (b.screen.feed.live.requests or {})[b.screen.requests.view.selected or 0]
         await b.press("x")
         assert "with it" not in _card(b)
         row.group, row.siblings, row.output_tokens = row.num, 4, 0

@@ -6,19 +6,22 @@ from pathlib import Path
 import pytest
 from textual.binding import Binding
 
+from kvtop.app.keys import EVERYWHERE, SECTIONS
 from kvtop.state import EngineState
-from kvtop.term.keys import ACTIONS, Action, Where, actions, bindings, footer_actions
+from kvtop.term.keys import Action, Section, bindings, footer_actions
 from panels.dialogs.form_screen import FormScreen
 from panels.dialogs.pager import PagerScreen
-from panels.events import FEW_ROWS
+from panels.events import FEW_ROWS, EventsPanel
 from panels.footer import footer_row
+from panels.queue import QueuePanel
+from panels.tiers import TiersPanel
 from tests.app.harness import Bench, bench, in_loop
 
 Check = Callable[[Bench, str], Awaitable[None]]
 
 
 def _state(b: Bench) -> EngineState:
-    return b.app.feed.shown
+    return b.screen.feed.shown
 
 
 async def _help(b: Bench, key: str) -> None:
@@ -46,7 +49,7 @@ async def _pause_view(b: Bench, key: str) -> None:
     await b.iterate(60)
     assert b.text("events") == events
     assert _state(b).iteration == iteration
-    assert b.app.feed.live.iteration == (iteration or 0) + 60
+    assert b.screen.feed.live.iteration == (iteration or 0) + 60
     assert "VIEW PAUSED 3.0s" in b.text("header")
     await b.press(key)
     assert "VIEW PAUSED" not in b.text("header")
@@ -119,7 +122,7 @@ def _goes_to(id: str) -> Check:
 async def _tiers(b: Bench, key: str) -> None:
     await b.press(key)
     await b.until(lambda: "all KV of this engine is on its device" in b.text())
-    assert not b.app.tiers.display
+    assert not b.screen.panel(TiersPanel).display
 
 
 def _in_turn(*ids: str) -> Check:
@@ -146,7 +149,7 @@ def _cursor_goes(start: tuple[str, ...], end: Callable[[int, int], int]) -> Chec
 
     async def check(b: Bench, key: str) -> None:
         await b.press("1", *start, key)
-        blocks = b.app.map.map
+        blocks = b.screen.map.map
         block = end(blocks.width, blocks.total)
         assert blocks.cursor == block
         assert f"block {block} " in b.text("map")
@@ -158,16 +161,16 @@ async def _owner(b: Bench, key: str) -> None:
     await b.press("1")
     owners = _state(b).blocks.owner  # type: ignore[union-attr]
     block = next(i for i in range(len(owners)) if owners[i] >= 0)
-    b.app.map.map.set_cursor(block)
+    b.screen.map.map.set_cursor(block)
     await b.press(key)
-    assert b.app.requests.view.selected == owners[block]
-    assert b.app.focused is b.app.requests
+    assert b.screen.requests.view.selected == owners[block]
+    assert b.app.focused is b.screen.requests
 
 
 async def _table(b: Bench, key: str) -> None:
     await b.press("2", "j", key)
     page = b.text("page")
-    row = (_state(b).requests or {})[b.app.requests.view.selected or 0]
+    row = (_state(b).requests or {})[b.screen.requests.view.selected or 0]
     assert row.name in page
     assert f"{0:>8}  0…15" in page
     assert f" {row.table[0]} " in page
@@ -198,7 +201,7 @@ def _asks(kind: str, title: str) -> Check:
         await b.press(key, "tab", "enter")
         await b.until(lambda: "took effect at iteration 4,711" in b.text("card"))
         sent = b.control.sent[0].model_dump()
-        assert (sent["type"], sent["request"]) == (kind, b.app.requests.view.selected)
+        assert (sent["type"], sent["request"]) == (kind, b.screen.requests.view.selected)
 
     return check
 
@@ -215,12 +218,12 @@ def _selects(start: tuple[str, ...], place: Callable[[int], int]) -> Check:
         await b.press("2", *start, key)
         from kvtop.views.requests import found
 
-        rows = found(_state(b), b.app.requests.view, b.time).rows(0, 1000)
+        rows = found(_state(b), b.screen.requests.view, b.time).rows(0, 1000)
         chosen = rows[place(len(rows))]
-        assert b.app.requests.view.selected == chosen.num
+        assert b.screen.requests.view.selected == chosen.num
         shown = next(line for line in b.text("requests").splitlines() if line.startswith(chosen.name[:7]))
         assert shown
-        mapped = b.app.map.map._picked.tolist()
+        mapped = b.screen.map.map._picked.tolist()
         assert mapped == chosen.table
 
     return check
@@ -234,16 +237,16 @@ def _queue_first(start: tuple[str, ...], place: Callable[[int], int]) -> Check:
             engine._arrive()
         await b.iterate(1)
         await b.press("3", *start, key)
-        assert b.app.queue.first == place(b.app.queue.body_height)
+        assert b.screen.panel(QueuePanel).first == place(b.screen.panel(QueuePanel).body_height)
 
     return check
 
 
 def _events_back(start: tuple[str, ...], place: Callable[[Bench], int]) -> Check:
     async def check(b: Bench, key: str) -> None:
-        b.app.event_log.all_kinds = True
+        b.screen.panel(EventsPanel).all_kinds = True
         await b.press("4", *start, key)
-        assert b.app.event_log.back == place(b)
+        assert b.screen.panel(EventsPanel).back == place(b)
         await b.tick()
         assert ("following" in b.text("events")) == (place(b) == 0)
 
@@ -251,7 +254,7 @@ def _events_back(start: tuple[str, ...], place: Callable[[Bench], int]) -> Check
 
 
 async def _kinds(b: Bench, key: str) -> None:
-    log = b.app.event_log
+    log = b.screen.panel(EventsPanel)
     await b.press("4")
     assert log.shows_all == (log.body_height > FEW_ROWS)
     if not log.shows_all:
@@ -264,102 +267,103 @@ async def _kinds(b: Bench, key: str) -> None:
 
 
 def _page(b: Bench) -> int:
-    return b.app.event_log.body_height - 1
+    return b.screen.panel(EventsPanel).body_height - 1
 
 
-CHECKS: dict[tuple[Where, str], Check] = {
-    (Where.APP, "help"): _help,
-    (Where.APP, "quit"): _quit,
-    (Where.APP, "policy"): _policy,
-    (Where.APP, "pause_view"): _pause_view,
-    (Where.APP, "snapshot"): _snapshot,
-    (Where.APP, "colour"): _colour,
-    (Where.APP, "filter"): _filter,
-    (Where.APP, "pause_engine"): _pause_engine,
-    (Where.APP, "reset_cache"): _reset_cache,
-    (Where.APP, "compact"): _compact,
-    (Where.APP, "focus_panel('map')"): _goes_to("map"),
-    (Where.APP, "focus_panel('requests')"): _goes_to("requests"),
-    (Where.APP, "focus_panel('queue')"): _goes_to("queue"),
-    (Where.APP, "focus_panel('events')"): _goes_to("events"),
-    (Where.APP, "focus_panel('tiers')"): _tiers,
-    (Where.APP, "next_tier"): _tiers,
-    (Where.APP, "focus_next"): _in_turn("requests", "queue", "events", "map"),
-    (Where.APP, "focus_previous"): _in_turn("events", "queue", "requests", "map"),
-    (Where.APP, "redraw"): _redraw,
-    (Where.MAP, "left"): _cursor_goes(("g", "l", "l"), lambda w, n: 1),
-    (Where.MAP, "right"): _cursor_goes(("g", "l"), lambda w, n: 2),
-    (Where.MAP, "down"): _cursor_goes(("g",), lambda w, n: w),
-    (Where.MAP, "up"): _cursor_goes(("g", "j", "j"), lambda w, n: w),
-    (Where.MAP, "top"): _cursor_goes(("l", "l"), lambda w, n: 0),
-    (Where.MAP, "bottom"): _cursor_goes(("g",), lambda w, n: n - 1),
-    (Where.MAP, "open"): _owner,
-    (Where.REQUESTS, "open"): _table,
-    (Where.REQUESTS, "sort"): _sort,
-    (Where.REQUESTS, "reverse"): _reverse,
-    (Where.REQUESTS, "abort"): _asks("abort", "abort "),
-    (Where.REQUESTS, "preempt"): _asks("preempt", "preempt "),
-    (Where.REQUESTS, "pin"): _asks("pin", " pin "),
-    (Where.REQUESTS, "unpin"): _asks("unpin", "unpin "),
-    (Where.REQUESTS, "clear"): _clear,
-    (Where.REQUESTS, "down"): _selects(("g",), lambda n: 1),
-    (Where.REQUESTS, "up"): _selects(("g", "j", "j"), lambda n: 1),
-    (Where.REQUESTS, "page_down"): _selects(("g",), lambda n: 3),
-    (Where.REQUESTS, "page_up"): _selects(("G",), lambda n: n - 4),
-    (Where.REQUESTS, "top"): _selects(("j", "j"), lambda n: 0),
-    (Where.REQUESTS, "bottom"): _selects(("g",), lambda n: n - 1),
-    (Where.QUEUE, "down"): _queue_first((), lambda h: 1),
-    (Where.QUEUE, "up"): _queue_first(("j", "j"), lambda h: 1),
-    (Where.QUEUE, "page_down"): _queue_first((), lambda h: max(1, h - 1)),
-    (Where.QUEUE, "page_up"): _queue_first(("j", "pagedown"), lambda h: 1),
-    (Where.QUEUE, "top"): _queue_first(("j", "j"), lambda h: 0),
-    (Where.QUEUE, "bottom"): _queue_first((), lambda h: 11),
-    (Where.EVENTS, "kinds"): _kinds,
-    (Where.EVENTS, "follow"): _events_back(("k", "k"), lambda b: 0),
-    (Where.EVENTS, "up"): _events_back((), lambda b: 1),
-    (Where.EVENTS, "down"): _events_back(("k", "k"), lambda b: 1),
-    (Where.EVENTS, "page_up"): _events_back(("k",), lambda b: 1 + _page(b)),
-    (Where.EVENTS, "page_down"): _events_back(("k", "pageup"), lambda b: 1),
-    (Where.EVENTS, "top"): _events_back((), lambda b: len(_state(b).events) - b.app.event_log.body_height),
-    (Where.EVENTS, "bottom"): _events_back(("g",), lambda b: 0),
+CHECKS: dict[tuple[str, str], Check] = {
+    ("everywhere", "help"): _help,
+    ("everywhere", "quit"): _quit,
+    ("everywhere", "policy"): _policy,
+    ("everywhere", "pause_view"): _pause_view,
+    ("everywhere", "snapshot"): _snapshot,
+    ("everywhere", "colour"): _colour,
+    ("everywhere", "filter"): _filter,
+    ("everywhere", "pause_engine"): _pause_engine,
+    ("everywhere", "reset_cache"): _reset_cache,
+    ("everywhere", "compact"): _compact,
+    ("everywhere", "focus_panel('map')"): _goes_to("map"),
+    ("everywhere", "focus_panel('requests')"): _goes_to("requests"),
+    ("everywhere", "focus_panel('queue')"): _goes_to("queue"),
+    ("everywhere", "focus_panel('events')"): _goes_to("events"),
+    ("everywhere", "focus_panel('tiers')"): _tiers,
+    ("everywhere", "next_tier"): _tiers,
+    ("everywhere", "focus_next"): _in_turn("requests", "queue", "events", "map"),
+    ("everywhere", "focus_previous"): _in_turn("events", "queue", "requests", "map"),
+    ("everywhere", "redraw"): _redraw,
+    ("block map", "left"): _cursor_goes(("g", "l", "l"), lambda w, n: 1),
+    ("block map", "right"): _cursor_goes(("g", "l"), lambda w, n: 2),
+    ("block map", "down"): _cursor_goes(("g",), lambda w, n: w),
+    ("block map", "up"): _cursor_goes(("g", "j", "j"), lambda w, n: w),
+    ("block map", "top"): _cursor_goes(("l", "l"), lambda w, n: 0),
+    ("block map", "bottom"): _cursor_goes(("g",), lambda w, n: n - 1),
+    ("block map", "open"): _owner,
+    ("requests", "open"): _table,
+    ("requests", "sort"): _sort,
+    ("requests", "reverse"): _reverse,
+    ("requests", "abort"): _asks("abort", "abort "),
+    ("requests", "preempt"): _asks("preempt", "preempt "),
+    ("requests", "pin"): _asks("pin", " pin "),
+    ("requests", "unpin"): _asks("unpin", "unpin "),
+    ("requests", "clear"): _clear,
+    ("requests", "down"): _selects(("g",), lambda n: 1),
+    ("requests", "up"): _selects(("g", "j", "j"), lambda n: 1),
+    ("requests", "page_down"): _selects(("g",), lambda n: 3),
+    ("requests", "page_up"): _selects(("G",), lambda n: n - 4),
+    ("requests", "top"): _selects(("j", "j"), lambda n: 0),
+    ("requests", "bottom"): _selects(("g",), lambda n: n - 1),
+    ("queue", "down"): _queue_first((), lambda h: 1),
+    ("queue", "up"): _queue_first(("j", "j"), lambda h: 1),
+    ("queue", "page_down"): _queue_first((), lambda h: max(1, h - 1)),
+    ("queue", "page_up"): _queue_first(("j", "pagedown"), lambda h: 1),
+    ("queue", "top"): _queue_first(("j", "j"), lambda h: 0),
+    ("queue", "bottom"): _queue_first((), lambda h: 11),
+    ("events", "kinds"): _kinds,
+    ("events", "follow"): _events_back(("k", "k"), lambda b: 0),
+    ("events", "up"): _events_back((), lambda b: 1),
+    ("events", "down"): _events_back(("k", "k"), lambda b: 1),
+    ("events", "page_up"): _events_back(("k",), lambda b: 1 + _page(b)),
+    ("events", "page_down"): _events_back(("k", "pageup"), lambda b: 1),
+    ("events", "top"): _events_back((), lambda b: len(_state(b).events) - b.screen.panel(EventsPanel).body_height),
+    ("events", "bottom"): _events_back(("g",), lambda b: 0),
 }
 
 
 def test_every_action_has_a_check() -> None:
-    assert {(a.where, a.name) for a in ACTIONS} == set(CHECKS)
+    assert {(place, action.name) for place, actions in SECTIONS for action in actions} == set(CHECKS)
 
 
 @pytest.mark.parametrize(
-    ("action", "key"),
-    [pytest.param(a, key, id=f"{a.where.name.lower()}-{key}") for a in ACTIONS for key in a.keys[:1]],
+    ("place", "action"),
+    [pytest.param(place, action, id=f"{place}-{action.keys[0]}") for place, actions in SECTIONS for action in actions],
 )
-def test_key(action: Action, key: str, tmp_path: Path) -> None:
+def test_key(place: str, action: Action, tmp_path: Path) -> None:
     @in_loop
     async def run() -> None:
         async with bench(tmp_path) as b:
-            await CHECKS[action.where, action.name](b, key)
+            await CHECKS[place, action.name](b, action.keys[0])
 
     run()
 
 
 def test_every_other_key_of_an_action_does_the_same() -> None:
-    for where in Where:
-        bound = {(b.action, b.key) for b in bindings(where) if isinstance(b, Binding)}
-        assert bound == {(action.name, key) for action in actions(where) for key in action.keys}
+    for _, actions in SECTIONS:
+        bound = {(b.action, b.key) for b in bindings(actions) if isinstance(b, Binding)}
+        assert bound == {(action.name, key) for action in actions for key in action.keys}
 
 
-@pytest.mark.parametrize("where", list(Where))
-def test_no_key_means_two_things_in_one_place(where: Where) -> None:
-    keys = [key for action in actions(where) for key in action.keys]
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.name)
+def test_no_key_means_two_things_in_one_place(section: Section) -> None:
+    keys = [key for action in section.actions for key in action.keys]
     assert len(keys) == len(set(keys))
 
 
-@pytest.mark.parametrize("where", list(Where))
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.name)
 @pytest.mark.parametrize("width", [60, 80, 200])
-def test_footer_names_keys_of_the_place_and_always_help_and_quit(where: Where, width: int) -> None:
-    row = footer_row(where, width)
+def test_footer_names_keys_of_the_place_and_always_help_and_quit(section: Section, width: int) -> None:
+    local = () if section.actions is EVERYWHERE else section.actions
+    row = footer_row(EVERYWHERE, local, width)
     assert len(row.text) == len(row.roles) == width
     assert "? help" in row.text
     assert "q quit" in row.text
-    for action in [a for a in footer_actions(where) if a.where is where][:2]:
+    for action in [a for a in footer_actions(EVERYWHERE, local) if a in local][:2]:
         assert action.footer in row.text

@@ -72,7 +72,7 @@ async def test_what_is_not_seen_is_not_computed(tmp_path: Path, monkeypatch: obj
         assert calls == []
         await b.press("q")
         assert calls
-        assert b.app.map.map.state is b.app.feed.live
-        live = b.app.feed.live
+        assert b.screen.map.map.state is b.screen.feed.live
+        live = b.screen.feed.live
         assert isinstance(live.hello, Hello)
         assert f"{live.iteration}" in b.text("header")

@@ -173,7 +173,7 @@ def test_hostile_names_are_shown_and_not_obeyed(ascii_only: bool, tmp_path: Path
                 assert all(len(line) == 80 for line in screen.splitlines())
             assert "filter '[b'" in b.text("requests")
             await b.press("escape")
-            b.app._say(f"toast {HOSTILE}")
+            b.screen.say(f"toast {HOSTILE}")
             await b.until(lambda: "toast [bold]x[/y]" in b.text())
 
     run()
@@ -195,7 +195,7 @@ def test_focus_selection_and_severity_show_without_colour(depth: ColourDepth, tm
         async with bench(tmp_path, depth=depth) as b:
             await b.press("2", "j")
             assert "▸2 requests" in b.text("requests")
-            lit = [row for row in b.app.requests.rows[2:] if row.roles[0] & 0x80]
+            lit = [row for row in b.screen.requests.rows[2:] if row.roles[0] & 0x80]
             assert len(lit) == 1
             style = b.app.palette.style(lit[0].roles[0])
             assert style.reverse or style.bgcolor is not None
@@ -240,7 +240,7 @@ async def test_a_restarted_engine_begins_anew(tmp_path: Path) -> None:
         await b.tick()
         assert "/64 " in b.text("capacity")
         assert "engine restarted" in b.text("events")
-        assert b.app.map.map.total == 64
+        assert b.screen.map.map.total == 64
         frames: list[IterationFrame | Keyframe] = [other.step() for _ in range(20)]
         b.source.put(*frames)
         await b.tick()
@@ -250,13 +250,15 @@ async def test_a_restarted_engine_begins_anew(tmp_path: Path) -> None:
 @in_loop
 async def test_the_selected_request_stands_out_in_the_map(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
-        assert not any(role & 0x80 for row in b.app.map.rows[1:4] for role in row.roles)
+        assert not any(role & 0x80 for row in b.screen.map.rows[1:4] for role in row.roles)
         await b.press("j")
-        row = (b.app.feed.shown.requests or {})[b.app.requests.view.selected or 0]
-        lit = [y * 80 + x for y, r in enumerate(b.app.map.rows[1:4]) for x, role in enumerate(r.roles) if role & 0x80]
+        row = (b.screen.feed.shown.requests or {})[b.screen.requests.view.selected or 0]
+        lit = [
+            y * 80 + x for y, r in enumerate(b.screen.map.rows[1:4]) for x, role in enumerate(r.roles) if role & 0x80
+        ]
         assert lit == sorted(row.table)
         await b.press("escape")
-        assert not any(role & 0x80 for r in b.app.map.rows[1:4] for role in r.roles)
+        assert not any(role & 0x80 for r in b.screen.map.rows[1:4] for role in r.roles)
 
 
 @in_loop
@@ -281,9 +283,9 @@ async def test_the_mouse_picks_blocks_and_requests_too(tmp_path: Path) -> None:
         assert f"block {80 + 5} " in b.text("map")
         await b.pilot.click("#requests", offset=(3, 3))
         await b.pilot.pause()
-        chosen = b.app.requests.view.selected
+        chosen = b.screen.requests.view.selected
         assert chosen is not None
-        assert (b.app.feed.shown.requests or {})[chosen].name in b.text("requests").splitlines()[3]
+        assert (b.screen.feed.shown.requests or {})[chosen].name in b.text("requests").splitlines()[3]
 
 
 @in_loop
@@ -298,10 +300,10 @@ async def test_a_slow_terminal_is_named(tmp_path: Path) -> None:
 async def test_the_block_table_scrolls_and_stays_live(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
         await b.press("j", "enter")
-        num = b.app.requests.view.selected or 0
+        num = b.screen.requests.view.selected or 0
 
         def table() -> list[int]:
-            return (b.app.feed.live.requests or {})[num].table
+            return (b.screen.feed.live.requests or {})[num].table
 
         def last_shown() -> list[str]:
             return [line for line in b.text("page").splitlines() if line.strip()][-2].split()
@@ -337,7 +339,7 @@ async def test_a_new_element_type_of_kv_shows_in_the_header_the_bytes_and_the_bl
         assert engine is not None
         assert "KV float32" in b.text("header")
         before = b.text("capacity").splitlines()[1].rsplit(" of ", 1)[1]
-        for row in (b.app.feed.live.requests or {}).values():
+        for row in (b.screen.feed.live.requests or {}).values():
             assert row.cache_dtype is None
         geometry = engine.hello().geometry.model_copy(update={"cache_dtype": "int8", "bytes_per_token": 11520})
         b.source.put(engine.step().model_copy(update={"geometry": geometry}))

@@ -56,7 +56,7 @@ async def test_the_map_shows_one_tier_after_the_other(tmp_path: Path) -> None:
             await b.press("t", "1", "g")
             await b.iterate(1)
             assert f"{title} blocks by state" in b.text("map")
-            assert b.app.map.map.total == blocks
+            assert b.screen.map.map.total == blocks
             assert f"block {first} " in b.text("map")
 
 
@@ -64,9 +64,9 @@ async def test_the_map_shows_one_tier_after_the_other(tmp_path: Path) -> None:
 async def test_the_kv_of_a_swapped_request_stands_out_where_it_lies(tmp_path: Path) -> None:
     async with bench(tmp_path, engine=engine(), warm=700) as b:
         num = await _swapped(b)
-        b.app.requests.select(num)
+        b.screen.requests.select(num)
         await b.tick()
-        held = b.app.map.map._picked.tolist()
+        held = b.screen.map.map._picked.tolist()
         assert held
         assert all(block >= 240 for block in held)
         await b.press("2", "enter")
@@ -76,7 +76,7 @@ async def test_the_kv_of_a_swapped_request_stands_out_where_it_lies(tmp_path: Pa
 async def _swapped(b: Bench) -> int:
     for _ in range(400):
         await b.iterate(1)
-        for row in (b.app.feed.live.requests or {}).values():
+        for row in (b.screen.feed.live.requests or {}).values():
             if row.state == "swapped" and row.tier == "host":
                 return row.num
     raise AssertionError("nobody was swapped out")

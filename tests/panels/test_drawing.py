@@ -2,12 +2,12 @@
 
 import pytest
 
-from kvtop.term.keys import ACTIONS
+from kvtop.app.keys import SECTIONS
+from kvtop.views.answer import Answer, outcome
 from kvtop.views.columns import COLUMNS
 from kvtop.views.glossary import GLOSSARY
 from kvtop.views.glyphs import ASCII, STATE_ORDER, UNICODE, Glyphs
 from kvtop.views.rows import HIGHLIGHT, Role, Row
-from panels.dialogs.answer import Answer, outcome
 from panels.dialogs.card import buttons, card, filled, wrapped
 from panels.dialogs.help_text import help_rows
 from panels.panel import title_row, with_rule
@@ -63,10 +63,10 @@ def test_wrapping_loses_no_word_and_no_width() -> None:
 @pytest.mark.parametrize("width", [56, 76, 150])
 def test_help_explains_every_key_number_glyph_and_policy(glyphs: Glyphs, width: int) -> None:
     hello = SyntheticEngine().hello()
-    rows = help_rows(width, hello, glyphs)
+    rows = help_rows(width, hello, glyphs, SECTIONS)
     assert all(len(row.text) == len(row.roles) <= width for row in rows)
     text = " ".join(" ".join(row.text for row in rows).split())
-    for action in ACTIONS:
+    for action in (a for section in SECTIONS for a in section.actions):
         assert glyphs.text(f"{action.shown.split()[0]} ") in text
         assert glyphs.text(action.help).split()[0] in text
     for _, terms in GLOSSARY:

@@ -1,11 +1,37 @@
 """Every panel gets its place, at every size, and nothing overlaps or is left over."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from panels.layout import MIN_HEIGHT, MIN_WIDTH, PANELS, ROOM_FOR_TIERS, WIDE, Need, plan, share, too_small
+from panels.block_map import frame_rows
+from panels.layout import MIN_HEIGHT, MIN_WIDTH, ROOM_FOR_ALL, WIDE, Area, Need, Room, Slot, plan, share, too_small
+from panels.panel import TitledPanel
+from panels.registry import PANELS
 from panels.zoom import ZOOMS, fitting
+
+TITLED = [panel for panel in PANELS if issubclass(panel, TitledPanel)]
+
+
+def planned(
+    width: int,
+    height: int,
+    map_rows: Callable[[int, int], int],
+    *,
+    header: int = 3,
+    tiers: int = 0,
+    asked: str = "",
+) -> dict[str, Area]:
+    """Where the panels of the registry go, ``map_rows(columns, room)`` being the rows that the map fills."""
+
+    def fill(room: Room, columns: int, rows: int) -> int:
+        frame = frame_rows(room.height)
+        return frame + map_rows(columns, rows - frame)
+
+    slots = [Slot(p.ID, p.COLUMN, p.need, fill) if p.ID == "map" else Slot(p.ID, p.COLUMN, p.need) for p in TITLED]
+    return plan(width, height, slots, {"header": header, "tiers": tiers}, asked)
 
 
 @given(
@@ -20,11 +46,11 @@ def test_areas_tile_the_terminal(width: int, height: int, blocks: int, header: i
     def map_rows(columns: int, room: int) -> int:
         return min(room, fitting(blocks, columns, room).rows(blocks, columns)) if blocks else min(room, 3)
 
-    areas = plan(width, height, map_rows, header, tiers=tiers, instead_of_queue=instead)
-    panels = set(PANELS)
-    if tiers and (instead or height >= ROOM_FOR_TIERS):
+    areas = planned(width, height, map_rows, header=header, tiers=tiers, asked="tiers" if instead else "")
+    panels = {panel.ID for panel in TITLED} - {"tiers"}
+    if tiers and (instead or height >= ROOM_FOR_ALL):
         panels.add("tiers")
-        panels -= set() if height >= ROOM_FOR_TIERS else {"queue"}
+        panels -= set() if height >= ROOM_FOR_ALL else {"queue"}
     assert set(areas) - {"divider"} == {"header", "capacity", "footer", *panels}
     assert ("divider" in areas) == (width >= WIDE)
     cells = [[0] * width for _ in range(height)]
@@ -36,7 +62,7 @@ def test_areas_tile_the_terminal(width: int, height: int, blocks: int, header: i
 
 
 def test_the_usual_terminal_shows_one_cell_a_block_of_the_demo_pool() -> None:
-    areas = plan(80, 24, lambda columns, room: min(room, fitting(256, columns, room).rows(256, columns)))
+    areas = planned(80, 24, lambda columns, room: min(room, fitting(256, columns, room).rows(256, columns)))
     room = areas["map"].height - 2
     zoom = fitting(256, 80, room)
     assert zoom.per_row(80) * room >= 256
@@ -47,15 +73,15 @@ def test_the_usual_terminal_shows_one_cell_a_block_of_the_demo_pool() -> None:
 
 
 def test_three_tiers_are_seen_with_their_titles_on_the_usual_terminal() -> None:
-    areas = plan(80, 24, lambda columns, room: min(room, 4), tiers=4, instead_of_queue=True)
+    areas = planned(80, 24, lambda columns, room: min(room, 4), tiers=4, asked="tiers")
     assert areas["tiers"].height >= 5
     assert areas["requests"].height >= 4
     assert areas["events"].height >= 3
 
 
 def test_what_a_small_map_does_not_need_goes_to_the_others() -> None:
-    small = plan(80, 40, lambda columns, room: min(room, 2))
-    large = plan(80, 40, lambda columns, room: room)
+    small = planned(80, 40, lambda columns, room: min(room, 2))
+    large = planned(80, 40, lambda columns, room: room)
     assert small["map"].height < large["map"].height
     assert small["requests"].height > large["requests"].height
 
@@ -65,7 +91,7 @@ def test_too_small(size: tuple[int, int], small: bool) -> None:
     assert too_small(*size) is small
     if small:
         with pytest.raises(ValueError, match="needs 60x16"):
-            plan(*size, lambda columns, room: room)
+            plan(*size, [])
 
 
 def test_shares_are_fair_and_exact() -> None:

@@ -26,13 +26,17 @@ prepare_environment()
 from textual.app import ComposeResult  # noqa: E402
 
 from kvtop.app.app import KvtopApp  # noqa: E402
+from kvtop.app.commander import Commander  # noqa: E402
+from kvtop.app.engine_screen import EngineScreen  # noqa: E402
+from kvtop.app.feed import Feed  # noqa: E402
 from kvtop.protocol import BlockRun, IterationFrame, Keyframe  # noqa: E402
 from kvtop.sources.base import LinkUp  # noqa: E402
-from kvtop.state import EngineState  # noqa: E402
+from kvtop.state import Changes, EngineState  # noqa: E402
 from kvtop.term.depth import ColourDepth  # noqa: E402
 from kvtop.term.front_buffer import FrontBufferApp  # noqa: E402
 from kvtop.views.rows import Row  # noqa: E402
 from panels.block_map import BlockMapPanel  # noqa: E402
+from panels.panel import Look  # noqa: E402
 from tests.app.synthetic import ACTIVE, CACHED, FREE, SHARED, SyntheticEngine, SyntheticSource  # noqa: E402
 from tests.term.driver import CountingDriver, driver_of  # noqa: E402
 
@@ -103,7 +107,7 @@ class MapApp(FrontBufferApp[None]):
         yield self.map
 
     def on_mount(self) -> None:
-        self.map.look_at(self.state, time.monotonic())
+        self.map.update(Look(self.state, time.monotonic(), Changes(full=True)))
 
 
 @dataclass
@@ -177,7 +181,7 @@ def map_alone(blocks: int, frames: int, stock: bool) -> Cost:
 
     def advance(number: int, frame: IterationFrame) -> None:
         now = time.monotonic()
-        app.map.update(app.state.apply(frame, now), now, texts=False)
+        app.map.update(Look(app.state, now, app.state.apply(frame, now), texts=False))
 
     return asyncio.run(measure(app, app.map, advance, engine, frames))
 
@@ -186,7 +190,8 @@ def whole_screen(blocks: int, frames: int, stock: bool) -> Cost:
     engine = Engine(blocks)
     source = SyntheticSource()
     source.put(*engine.opening())  # type: ignore[arg-type]
-    app = KvtopApp(source, driver_class=CountingDriver, depth=ColourDepth.TRUECOLOR, ticking=False)
+    screen = EngineScreen(Feed(source), Commander(None))
+    app = KvtopApp([screen], driver_class=CountingDriver, depth=ColourDepth.TRUECOLOR, ticking=False)
     if stock:
         app.stock_reason = "for comparison"
 
@@ -194,7 +199,7 @@ def whole_screen(blocks: int, frames: int, stock: bool) -> Cost:
         source.put(frame)
         app.tick(text_due=number % TEXT_EVERY == 0)
 
-    return asyncio.run(measure(app, app.map, advance, engine, frames))
+    return asyncio.run(measure(app, screen.map, advance, engine, frames))
 
 
 RUN: Final = {"map": map_alone, "screen": whole_screen}

@@ -1,0 +1,327 @@
+"""The screen of one engine, live or replayed: its feed drawn by the panels, its keys, its dialogs, commands back."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Container
+from textual.geometry import Size
+from textual.screen import Screen
+
+from kvtop.app.commander import Commander
+from kvtop.app.dialogs import compact_form, pause_form, policy_form, request_form, reset_form
+from kvtop.app.feed import Feed
+from kvtop.app.keys import EVERYWHERE, SCREEN_ACTIONS, SECTIONS
+from kvtop.errors import UserError
+from kvtop.protocol import Command
+from kvtop.snapshot.files import write_snapshot
+from kvtop.state import Changes
+from kvtop.term.front_buffer import FrontBufferApp
+from kvtop.term.keys import bindings
+from kvtop.views.answer import Answer
+from kvtop.views.block_table import block_table_rows, header_rows, table_length
+from kvtop.views.glyphs import UNICODE, Glyphs
+from kvtop.views.tiers import no_lower_tiers
+from panels.block_map import BlockMapPanel
+from panels.dialogs.confirm_form import ConfirmForm
+from panels.dialogs.form_screen import Form, FormScreen
+from panels.dialogs.help_text import help_rows
+from panels.dialogs.pager import Page, PagerScreen, whole_text
+from panels.divider import DividerPanel
+from panels.footer import FooterPanel
+from panels.layout import WIDE, plan, too_small
+from panels.panel import Look, Panel, TitledPanel
+from panels.registry import PANELS
+from panels.requests import RequestsPanel
+from panels.too_small import TooSmallPanel
+
+DIALOG_FPS = 4.0
+"""Behind a dialog the whole screen is composed anew for every change, so it moves slower."""
+
+AnyPanel = TypeVar("AnyPanel", bound=Panel)
+
+
+class EngineScreen(Screen[None]):
+    """The dashboard of one engine and its dialogs. Whoever owns the clock calls `tick`.
+
+    Args:
+        feed: Where frames come from and the state they make; its source is started on mount and closed at the end.
+        commander: What sends commands to that engine.
+        glyphs: The characters there are.
+        snapshot_folder: Where ``s`` writes; the current folder by default.
+        now: The viewer's monotonic clock, seconds.
+    """
+
+    BINDINGS = bindings(SCREEN_ACTIONS)
+
+    def __init__(
+        self,
+        feed: Feed,
+        commander: Commander,
+        *,
+        glyphs: Glyphs = UNICODE,
+        snapshot_folder: Path | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__()
+        self.feed, self.commander, self.glyphs = feed, commander, glyphs
+        self.snapshot_folder = snapshot_folder or Path.cwd()
+        self._now = now
+        self._fresh = Changes(full=True)
+        self._arrived_events = 0
+        self._content: dict[str, int] = {}
+        self._blocks = 0
+        self._asked = ""
+        self._last_focus = RequestsPanel.ID
+        self.panels: dict[str, Panel] = {kind.ID: kind(feed.shown, glyphs=glyphs) for kind in PANELS}
+        self.map, self.requests = self.panel(BlockMapPanel), self.panel(RequestsPanel)
+        self.footer, self.too_small = FooterPanel(EVERYWHERE, glyphs=glyphs), TooSmallPanel(id="too-small")
+        self._placed = {**self.panels, "footer": self.footer, "divider": DividerPanel(glyphs=glyphs)}
+        self.dashboard = Container(*self._placed.values(), self.too_small, id="dashboard")
+
+    def panel(self, kind: type[AnyPanel]) -> AnyPanel:
+        """The panel of that kind."""
+        return cast(AnyPanel, self.panels[kind.ID])
+
+    @property
+    def _app(self) -> FrontBufferApp[Any]:
+        return cast("FrontBufferApp[Any]", self.app)
+
+    # --- building ---
+
+    def compose(self) -> ComposeResult:
+        yield self.dashboard
+
+    def on_mount(self) -> None:
+        self.feed.source.start()
+        self.place(self.app.size)
+
+    def on_screen_resume(self) -> None:
+        """In sight again: whatever covered it saw the engine go on, and maybe the terminal change its size."""
+        self.place(self.app.size)
+        if self._in_sight():
+            self._redraw_all()
+
+    async def on_unmount(self) -> None:
+        self.feed.source.close()
+
+    # --- placing ---
+
+    def place(self, size: Size) -> None:
+        """Gives every panel its part of a terminal of ``size``."""
+        if not self.dashboard.is_mounted:
+            return
+        width, height = size
+        small = too_small(width, height)
+        self.dashboard.set_class(not small, "fits")
+        self.dashboard.set_class(width >= WIDE, "wide")
+        titled = [panel for panel in self.panels.values() if isinstance(panel, TitledPanel)]
+        if small:
+            areas = {}
+            self.too_small.update(width, height)
+        else:
+            areas = plan(width, height, [panel.slot for panel in titled], self._content, self._asked)
+        for panel in titled:
+            panel.display = panel.ID in areas
+        for name, area in areas.items():
+            placed = self._placed[name]
+            placed.styles.offset = (area.x, area.y)
+            placed.styles.width, placed.styles.height = area.width, area.height
+
+    # --- the frame ---
+
+    def tick(self, text_due: bool = True) -> None:
+        """Takes over what came and draws it: the map at once, numbers and tables when ``text_due``."""
+        now = self._now()
+        changes = self.feed.drain(now)
+        self._arrived_events += len(changes.events)
+        if not self.feed.held:
+            self._fresh = changes if not self._fresh else self._fresh.merge(changes)
+        if not self._in_sight():
+            top = self.app.screen
+            if text_due and isinstance(top, PagerScreen) and top.live:
+                top.reload()
+            return
+        if self.focused is None and self.app.screen is self:
+            # What is hidden cannot keep the focus: it is lost while the terminal is too small.
+            last = self.panels[self._last_focus]
+            self.set_focus(last if last.display else self.requests)
+        if changes.full or changes.hello or changes.numbers:
+            self._content_may_have_changed()
+        self._draw(now, texts=text_due or changes.link)
+
+    def _in_sight(self) -> bool:
+        """Not behind a screen that covers it, nor on a terminal that is too small."""
+        uncovered = [screen for screen in self.app.screen_stack if not isinstance(screen, FormScreen)]
+        return uncovered[-1:] == [self] and self.dashboard.has_class("fits")
+
+    def _content_may_have_changed(self) -> None:
+        live = self.feed.live
+        content = {name: panel.content_rows(live) for name, panel in self.panels.items()}
+        blocks = live.blocks.total if live.blocks is not None else 0
+        if (content, blocks) != (self._content, self._blocks):
+            self._content, self._blocks = content, blocks
+            self.place(self.app.size)
+
+    def _draw(self, now: float, texts: bool, anew: bool = False) -> None:
+        """Tells the panels what there is to see: those of the map's rate always, the others when texts are due.
+
+        While the view is held the former stand still, unless everything is to be drawn ``anew``.
+        """
+        held = None if self.feed.held_since is None else now - self.feed.held_since
+        moving = held is None or anew
+        fresh = Changes(full=True) if anew else self._fresh
+        if moving:
+            self._fresh = Changes()
+        look = Look(
+            self.feed.shown, now, fresh, texts, 0 if held else self._arrived_events, held, self._app.governor.label
+        )
+        for panel in self.panels.values():
+            if moving if panel.EVERY_FRAME else texts:
+                panel.update(look)
+        if texts:
+            self._arrived_events = 0
+            self._mark_selected()
+
+    def _mark_selected(self) -> None:
+        num = self.requests.view.selected
+        row = self.feed.shown.request(num) if num is not None else None
+        self.map.select(None if row is None else row.table or self.feed.shown.held_below(row.num))
+
+    def _redraw_all(self) -> None:
+        """Everything anew from what is shown now: after a hold, a release, a covering screen."""
+        self._draw(self._now(), texts=True, anew=True)
+
+    # --- what panels say ---
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        if isinstance(event.widget, TitledPanel):
+            self._last_focus = event.widget.ID
+            self.footer.update(event.widget.ACTIONS)
+
+    def on_block_map_panel_owner_chosen(self, message: BlockMapPanel.OwnerChosen) -> None:
+        self.requests.view.filter = ""
+        self.requests.select(message.num)
+        # At once: the next keys are meant for it.
+        self.set_focus(self.requests)
+
+    def on_requests_panel_selected(self, _message: RequestsPanel.Selected) -> None:
+        self._mark_selected()
+
+    def on_requests_panel_wanted(self, message: RequestsPanel.Wanted) -> None:
+        row = self.feed.shown.request(message.num)
+        if row is None:
+            self.say("that request is gone", "warning")
+        elif message.what == "open":
+            self._open_table(message.num)
+        else:
+            self._ask(request_form(message.what, self.feed.shown, row))
+
+    def _open_table(self, num: int) -> None:
+        def content(width: int, first: int, height: int) -> Page:
+            state = self.feed.shown
+            rows = block_table_rows(state, num, width, height, self._now(), self.glyphs, offset=first)
+            return Page(rows, table_length(state, num), fixed=header_rows(state))
+
+        title = "block table: logical to physical"
+        self.app.push_screen(PagerScreen(title, content, close_keys=("enter",), live=True, glyphs=self.glyphs))
+
+    # --- dialogs ---
+
+    def _ask(self, form: ConfirmForm) -> None:
+        """Opens a dialog, or says why that cannot be commanded."""
+        hello, kind = self.feed.live.hello, getattr(form.command, "type", "")
+        reason = self.commander.read_only()
+        if reason is None and hello is not None and kind not in hello.commands:
+            reason = f"this engine takes no command {kind}"
+        if reason is not None:
+            self.say(reason, "warning")
+        else:
+            self._open(form, height=14)
+
+    def _open(self, form: Form, height: int) -> None:
+        if self._app.clock is not None:
+            self._app.clock.limit("dialog", DIALOG_FPS)
+        screen = FormScreen(form, self._command, height=height, glyphs=self.glyphs)
+        self.app.push_screen(screen, lambda _: self._dialog_closed())
+
+    def _dialog_closed(self) -> None:
+        if self._app.clock is not None:
+            self._app.clock.limit("dialog", None)
+
+    def _command(self, command: Command, done: Callable[[Answer], None]) -> None:
+        """Sends ``command``; ``done`` gets the answer in the screen's thread. After the screen's end nobody wants it."""
+
+        def deliver(answer: Answer) -> None:
+            if self.is_running:
+                self.call_later(partial(done, answer))
+
+        self.commander.ask(command, deliver)
+
+    def say(self, text: str, severity: Any = "information") -> None:
+        """A note in the corner, for some seconds."""
+        self.notify(text, severity=severity, markup=False, timeout=6)
+
+    # --- keys ---
+
+    def action_focus_panel(self, name: str) -> None:
+        panel = self.panels[name]
+        reason = panel.absence(self.feed.live)
+        if reason is not None:
+            self.say(reason, "warning")
+            return
+        if not panel.display:
+            self._asked = name
+            self.place(self.app.size)
+        self.set_focus(panel)
+
+    def action_colour(self) -> None:
+        self.map.action_colour()
+
+    def action_next_tier(self) -> None:
+        if self.map.next_tier():
+            self.place(self.app.size)
+        else:
+            self.say(no_lower_tiers(self.feed.live) or "", "warning")
+
+    def action_filter(self) -> None:
+        self.set_focus(self.requests)
+        self.requests.start_filter()
+
+    def action_pause_view(self) -> None:
+        if self.feed.held:
+            self.feed.let_go()
+        elif self.feed.live.seq is not None:
+            self.feed.hold(self._now())
+        self._redraw_all()
+
+    def action_help(self) -> None:
+        content = whole_text(lambda width: help_rows(width, self.feed.live.hello, self.glyphs, SECTIONS))
+        self.app.push_screen(PagerScreen("help", content, close_keys=("question_mark",), glyphs=self.glyphs))
+
+    def action_policy(self) -> None:
+        self._open(policy_form(self.feed.live, self.commander.read_only()), 20)
+
+    def action_pause_engine(self) -> None:
+        self._ask(pause_form(self.feed.live))
+
+    def action_reset_cache(self) -> None:
+        self._ask(reset_form(self.feed.live))
+
+    def action_compact(self) -> None:
+        self._ask(compact_form(self.feed.live))
+
+    def action_snapshot(self) -> None:
+        svg = self.app.export_screenshot(title="kvtop")
+        self.refresh()
+        try:
+            written = write_snapshot(self.feed.shown, self.snapshot_folder, svg, self._now())
+        except (UserError, ValueError, OSError) as error:
+            self.say(f"no snapshot: {error}", "error")
+        else:
+            names = "\n".join(path.name for path in written)
+            self.say(f"snapshot in {self.snapshot_folder}\n{names}")

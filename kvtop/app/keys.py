@@ -1,0 +1,47 @@
+"""The keys that work wherever the focus is, and all keys of the screen by the place they work in."""
+
+from kvtop.term.keys import Action, Section
+from panels.registry import PANELS
+
+_GO_TO = tuple(
+    Action(
+        f"focus_panel('{panel.ID}')", (str(panel.DIGIT),), str(panel.DIGIT), f"go to the {panel.GO_TO or panel.NAME}"
+    )
+    for panel in sorted((p for p in PANELS if p.DIGIT is not None), key=lambda panel: panel.DIGIT or 0)
+)
+
+EVERYWHERE: tuple[Action, ...] = (
+    Action("help", ("question_mark",), "?", "this help", footer="help"),
+    Action("quit", ("q", "ctrl+c"), "q ctrl+c", "leave; in a dialog or the help: close it", footer="quit"),
+    Action("policy", ("P",), "P", "policies: what is set, what a change would do, change it", footer="policy"),
+    Action(
+        "pause_view",
+        ("p", "space"),
+        "p Space",
+        "hold the view still and let it go; data keeps coming in",
+        footer="hold",
+    ),
+    Action("snapshot", ("s",), "s", "write a snapshot (JSON and SVG) into the current folder", footer="snapshot"),
+    Action("colour", ("c",), "c", "colour the map by state, owner, recency, sharing", footer="colour"),
+    Action("filter", ("slash",), "/", "show only requests whose id, class or state contains a text", footer="filter"),
+    Action("pause_engine", ("E",), "E", "pause or resume the engine (asks first)"),
+    Action("reset_cache", ("R",), "R", "make the prefix cache forget everything (asks first)"),
+    Action("compact", ("C",), "C", "compact the pool: move blocks together (asks first)"),
+    *_GO_TO,
+    Action("next_tier", ("t",), "t", "show the next tier on the map: device, host, disk"),
+    Action("focus_next", ("tab",), "Tab", "go to the next panel"),
+    Action("focus_previous", ("shift+tab",), "shift+Tab", "go to the previous panel"),
+    Action("redraw", ("ctrl+l",), "ctrl+l", "draw the whole screen anew"),
+)
+
+_OF_APP = ("quit", "focus_next", "focus_previous", "redraw")
+"""What the app does itself, whatever screen it shows."""
+
+APP_ACTIONS = tuple(action for action in EVERYWHERE if action.name in _OF_APP)
+SCREEN_ACTIONS = tuple(action for action in EVERYWHERE if action.name not in _OF_APP)
+
+SECTIONS: tuple[Section, ...] = (
+    Section("everywhere", EVERYWHERE),
+    *(Section(panel.NAME, panel.ACTIONS) for panel in PANELS if panel.ACTIONS),
+)
+"""In the order of the help."""
