@@ -1,7 +1,7 @@
 """The pool's blocks in the protocol's terms: runs of equal neighbours, hashes and ages, of all or of those that changed."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,16 +9,19 @@ from numpy.typing import NDArray
 from engine.memory.prefix import NO_HASH
 from kvtop.protocol import BlockAge, BlockHash, BlockRun
 
-if TYPE_CHECKING:
-    from engine.memory.pool import BlockPool
-
 
 class BlockChanges:
-    """Which blocks of ``pool`` changed since they were last told. The pool marks them; costs follow what changed."""
+    """Which blocks changed since they were last told. The pool marks them; costs follow what changed.
 
-    def __init__(self, pool: "BlockPool") -> None:
-        self._pool = pool
-        self._is_dirty = np.zeros(pool.total, np.uint8).data
+    By block: ``columns`` as a run tells them (state, owner, references, fill, tier, group), ``hash`` and ``last_use``
+    (monotonic seconds).
+    """
+
+    def __init__(
+        self, columns: Sequence[NDArray[Any]], hash_: NDArray[np.uint64], last_use: NDArray[np.float64]
+    ) -> None:
+        self._columns, self._hash, self._last_use = tuple(columns), hash_, last_use
+        self._is_dirty = np.zeros(len(hash_), np.uint8).data
         self._dirty: list[int] = []
         self.rehashed: set[int] = set()
         """Blocks that got or lost a hash; each is marked as well."""
@@ -47,13 +50,13 @@ class BlockChanges:
 
     def all_hashes(self) -> list[BlockHash]:
         """Every block that has a hash, ascending."""
-        hashes = self._pool.hash
+        hashes = self._hash
         hashed = np.flatnonzero(hashes)
         return [(block, f"{value:016x}") for block, value in zip(hashed.tolist(), hashes[hashed].tolist(), strict=True)]
 
     def all_ages(self, now: float) -> list[BlockAge]:
         """Seconds (to the millisecond) since the last use of every block that was ever used, equal ones joined."""
-        last_use = self._pool.last_use
+        last_use = self._last_use
         used = np.flatnonzero(~np.isnan(last_use))
         if not len(used):
             return []
@@ -62,16 +65,14 @@ class BlockChanges:
         return list(zip(used[first].tolist(), counts.tolist(), ages[first].tolist(), strict=True))
 
     def _runs(self, blocks: NDArray[np.intp] | None) -> list[BlockRun]:
-        pool = self._pool
-        arrays = (pool.state, pool.owner, pool.refs, pool.fill, pool.tier, pool.group)
-        columns: list[NDArray[np.generic]] = [a if blocks is None else a[blocks] for a in arrays]
+        columns: list[NDArray[np.generic]] = [a if blocks is None else a[blocks] for a in self._columns]
         first, counts = _run_bounds(blocks, columns)
         starts = first if blocks is None else blocks[first]
         rows = zip(starts.tolist(), counts.tolist(), *(c[first].tolist() for c in columns), strict=True)
         return cast("list[BlockRun]", list(rows))
 
     def _hex(self, block: int) -> str | None:
-        value = self._pool.hash_of(block)
+        value = int(self._hash[block])
         return None if value == NO_HASH else f"{value:016x}"
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.memory.pool import FREE, TRANSFER, BlockPool
+from engine.memory.blocks import FREE, TRANSFER
+from engine.memory.pool import BlockPool
 from engine.words import counted
 
 CHUNK = 16384

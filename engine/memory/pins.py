@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.memory.groups import cached_table
+from engine.memory.places import cached_table
 from engine.memory.pool import BlockPool
 from engine.requests.request import NO_BLOCK
 from engine.words import counted

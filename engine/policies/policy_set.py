@@ -78,7 +78,7 @@ AXES: dict[str, PolicyAxis] = {
             name="eviction",
             kind="choice",
             help="Which cached block gives up its content when no block is free.",
-            choices={name: eviction.help for name, eviction in EVICTIONS.items()},
+            choices=EVICTIONS,
         ),
         PolicyAxis(
             name="free_order",

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.memory.groups import cached_table, complete_places
+from engine.memory.places import cached_table, complete_places
 from engine.memory.pool import BlockPool
 from engine.memory.prefix import extend_hashes
 from engine.policies.capacity import CapacityRule
@@ -79,7 +79,7 @@ def weigh(
     need = min(pool.blocks_for(tokens) + blocks_of_others(request, tokens, pool), usable) - len(hits)
     idle_hits = sum(pool.is_evictable(block) for block in hits if block != NO_BLOCK)
     watermark = 0 if alone else int(policies.watermark * pool.total)
-    return Offer(hits, need, pool.available - idle_hits - reserved - watermark, reserved, watermark)
+    return Offer(hits, need, pool.room - idle_hits - reserved - watermark, reserved, watermark)
 
 
 def usable_blocks(pool: BlockPool, own: Sequence[int]) -> int:

@@ -14,7 +14,7 @@ compute the rest. So a group never needs more blocks than before, with or withou
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from engine.memory.groups import tail_places
+from engine.memory.places import tail_places
 from engine.memory.prefix import extend_hashes
 from engine.requests.beam import Beam
 from engine.requests.hypotheses import Candidate, Child, Hypothesis, Search

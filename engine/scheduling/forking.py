@@ -14,7 +14,7 @@ it waits in the queue with its first token and finds the prompt's blocks in the 
 from dataclasses import replace
 from hashlib import blake2b
 
-from engine.memory.groups import complete_places, tail_places
+from engine.memory.places import complete_places, tail_places
 from engine.memory.pool import BlockPool
 from engine.requests.batch import BatchItem, BlockCopy
 from engine.requests.members import places_taken

@@ -7,9 +7,10 @@ recounted is recounted. O(blocks), vectorised, except for one walk along the fre
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.memory.groups import first_needed_place
+from engine.memory.blocks import ACTIVE, CACHED, FREE, NOBODY, PINNED, SHARED, TRANSFER
 from engine.memory.pins import Pins, pin_violations
-from engine.memory.pool import ACTIVE, CACHED, FREE, NOBODY, PINNED, SHARED, TRANSFER, BlockPool
+from engine.memory.places import first_needed_place
+from engine.memory.pool import BlockPool
 from engine.memory.prefix import NO_HASH
 from engine.requests.request import NO_BLOCK, Request, RequestState
 from engine.scheduling.beam_blocks import blocks_of_parked

@@ -4,7 +4,7 @@ They come as cached blocks that nobody holds, for whoever hits them first. What 
 in the next iteration, is never taken for them.
 """
 
-from engine.memory.groups import complete_places
+from engine.memory.places import complete_places
 from engine.memory.prefix import extend_hashes
 from engine.policies.policy_set import PolicySet
 from engine.requests.request import NO_BLOCK, Request

@@ -1,6 +1,6 @@
 """What one computed batch item changes about its request: KV written, blocks complete, the next token known."""
 
-from engine.memory.groups import first_needed_place
+from engine.memory.places import first_needed_place
 from engine.memory.pool import BlockPool
 from engine.memory.prefix import NO_HASH, extend_hashes
 from engine.requests.batch import BatchItem

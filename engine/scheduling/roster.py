@@ -14,7 +14,7 @@ from engine.policies.free_order import FREE_ORDERS
 from engine.policies.order import ORDERS
 from engine.policies.requeue import REQUEUES
 from engine.requests.batch import BlockCopy
-from engine.requests.request import FinishReason, Request, RequestState
+from engine.requests.request import NO_BLOCK, FinishReason, Request, RequestState
 from engine.scheduling.promises import Promises
 from engine.scheduling.regime import Regime
 from engine.scheduling.totals import Totals
@@ -130,9 +130,11 @@ class Roster:
 
     def extend_table(self, request: Request, places: int, now: float) -> None:
         """Take the blocks that are lacking up to ``places`` places; they are there."""
-        table, pool = request.block_table, self.pool
+        table, pool, groups = request.block_table, self.pool, self.pool.groups
         for place in range(len(table), places):
-            table.append(pool.take(request.num, now, place % pool.groups))
+            before = table[place - groups] if place >= groups else NO_BLOCK
+            after = None if before == NO_BLOCK else before
+            table.append(pool.take(request.num, now, place % groups, after=after))
             self.promised.keep(request)
 
     def move(self, moves: Sequence[Move]) -> list[Request]:

@@ -23,9 +23,9 @@ from collections.abc import Mapping, Sequence
 
 from engine.memory.compaction import Compaction, Job, Move
 from engine.memory.copies import PendingCopies
-from engine.memory.groups import complete_places
 from engine.memory.partial import PartialIndex
 from engine.memory.pins import Pin, Pins
+from engine.memory.places import complete_places
 from engine.memory.pool import BlockPool
 from engine.memory.prefix import extend_hashes, hashes_of
 from engine.policies.capacity import CAPACITIES, CapacityRule

@@ -5,7 +5,7 @@ Most functions are for an engine that has tiers. They decide; `engine.tiers` kee
 
 from collections.abc import Sequence
 
-from engine.memory.groups import complete_places
+from engine.memory.places import complete_places
 from engine.memory.prefix import NO_HASH, extend_hashes
 from engine.policies.offload import AHEAD, MIN_PRIORITY, REUSES
 from engine.policies.policy_set import PolicySet

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from engine.memory.blocks import CACHED
 from engine.memory.pins import Pins
-from engine.memory.pool import CACHED, BlockPool
+from engine.memory.pool import BlockPool
 from engine.policies.capacity import CAPACITIES, CapacityRule
 from engine.policies.order import ORDERS
 from engine.policies.policy_set import PolicySet, spell

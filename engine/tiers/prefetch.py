@@ -7,7 +7,7 @@ there and right. What fails leaves a free block.
 from dataclasses import dataclass
 from functools import partial
 
-from engine.memory.groups import complete_places
+from engine.memory.places import complete_places
 from engine.memory.prefix import NO_HASH, extend_hashes
 from engine.requests.request import Request
 from engine.tiers.books import CACHED, TierBooks

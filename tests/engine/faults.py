@@ -8,11 +8,12 @@ from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
 from engine.memory.block_changes import BlockChanges
+from engine.memory.blocks import Blocks
 from engine.memory.copies import Copied, PendingCopies
-from engine.memory.groups import first_needed_place
+from engine.memory.eviction import Ranked, Segmented
 from engine.memory.partial import PARTS, Part, PartialIndex
+from engine.memory.places import first_needed_place
 from engine.memory.pool import BlockPool
-from engine.policies.eviction import Ranked, Segmented
 from engine.requests.batch import BlockCopy
 from engine.requests.beam import Beam
 from engine.requests.request import NO_BLOCK, Request
@@ -23,7 +24,7 @@ from engine.scheduling.scheduler import Scheduler
 from tests.engine.driving import BLOCK
 
 
-def _strikes(pool: BlockPool, every: int) -> bool:
+def _strikes(pool: Blocks, every: int) -> bool:
     calls = getattr(pool, "fault_calls", 0) + 1
     pool.fault_calls = calls  # type: ignore[attr-defined]
     return calls % every == 0
@@ -62,7 +63,7 @@ def aliased_block() -> Iterator[None]:
     """Now and then a request is handed a block that another one is writing, with references counted as they should."""
     take = BlockPool.take
 
-    def aliasing(self: BlockPool, owner: int, now: float, group: int = 0) -> int:
+    def aliasing(self: BlockPool, owner: int, now: float, group: int = 0, *, after: int | None = None) -> int:
         for block in range(self.total):
             writable = self.refs_of(block) == 1 and not self.sealed[block] and self.owner[block] != owner
             if writable and _strikes(self, 5):
@@ -70,7 +71,7 @@ def aliased_block() -> Iterator[None]:
                 self.share(block, owner, now)
                 self.sealed[block] = False
                 return block
-        return take(self, owner, now, group)
+        return take(self, owner, now, group, after=after)
 
     with patch.object(BlockPool, "take", aliasing):
         yield
@@ -132,7 +133,7 @@ def stale_order_entry() -> Iterator[None]:
     def forgetful(self: Ranked, block: int) -> None:
         idle = self._idle[block]
         remove(self, block)
-        if _strikes(self._pool, 7):
+        if _strikes(self._blocks, 7):
             self._idle[block] = idle
             self._push(block)
 
@@ -214,10 +215,10 @@ def outdated_rank() -> Iterator[None]:
     enter = Ranked._enter
 
     def outdated(self: Ranked, block: int) -> None:
-        if not self._rank[block] or not _strikes(self._pool, 3):
+        if not self._rank[block] or not _strikes(self._blocks, 3):
             enter(self, block)
             return
-        self._idle[block] = self._pool.idle_since[block]
+        self._idle[block] = self._blocks.idle_since[block]
         self._rank[block] -= 1
         self._push(block)
 
@@ -360,7 +361,7 @@ def hit_without_its_window() -> Iterator[None]:
         first = needed(pool, group, position)
         return first if pool.windows[group] is None else first + pool.groups
 
-    with patch("engine.memory.groups.first_needed_place", later):
+    with patch("engine.memory.places.first_needed_place", later):
         yield
 
 

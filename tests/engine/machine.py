@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from engine.memory.groups import places
+from engine.memory.places import places
 from engine.memory.pool import BlockPool
 from engine.memory.window import Windows
 from engine.policies.capacity import CAPACITIES

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from engine.core import Engine
-from engine.memory.pool import FREE, BlockPool
+from engine.memory.blocks import FREE
+from engine.memory.pool import BlockPool
 from engine.memory.window import first_seen
 from engine.model.attention import AttentionBackend
 from engine.model.kv_storage import KVStorage

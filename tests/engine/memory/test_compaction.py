@@ -4,8 +4,9 @@ import random
 
 import pytest
 
+from engine.memory.blocks import ACTIVE, CACHED, FREE
 from engine.memory.compaction import Move, plan_moves
-from engine.memory.pool import ACTIVE, CACHED, FREE, BlockPool, PoolError
+from engine.memory.pool import BlockPool, PoolError
 from engine.policies.eviction import EVICTIONS
 from tests.engine.driving import Drive
 

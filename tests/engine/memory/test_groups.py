@@ -4,7 +4,8 @@ import pytest
 
 from engine.build import build
 from engine.config import EngineConfig
-from engine.memory.groups import KVGroups, complete_places, places, tail_places
+from engine.memory.groups import KVGroups
+from engine.memory.places import complete_places, places, tail_places
 from engine.memory.pool import BlockPool
 from engine.memory.prefix import NO_HASH, extend_hashes, hashes_of, of_group
 from engine.memory.window import Windows

@@ -2,7 +2,8 @@
 
 import pytest
 
-from engine.memory.pool import ACTIVE, PINNED, BlockPool, PoolError
+from engine.memory.blocks import ACTIVE, PINNED
+from engine.memory.pool import BlockPool, PoolError
 from engine.requests.request import FinishReason, Request
 from tests.engine.driving import Drive
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from engine.memory.blocks import ACTIVE, CACHED, FREE, SHARED
 from engine.memory.freelist import FreeListError
-from engine.memory.pool import ACTIVE, CACHED, FREE, SHARED, BlockPool, PoolError
+from engine.memory.pool import BlockPool, PoolError
 from tests.engine.driving import Mirror
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from engine.memory.blocks import ACTIVE, CACHED
 from engine.memory.freelist import ABSENT
-from engine.memory.pool import ACTIVE, CACHED
 from engine.scheduling.ledger import REPORTED
 from tests.engine.driving import Drive
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from engine.memory.pool import FREE
+from engine.memory.blocks import FREE
 from engine.requests.batch import BatchItem
 from engine.requests.request import FinishReason, RequestState
 from tests.engine.driving import BLOCK, Drive, make_request

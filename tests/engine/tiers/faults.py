@@ -5,7 +5,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from unittest.mock import patch
 
-from engine.memory.pool import ACTIVE, FREE, TRANSFER, BlockPool
+from engine.memory.blocks import ACTIVE, FREE, TRANSFER
+from engine.memory.pool import BlockPool
 from engine.requests.request import Request
 from engine.scheduling import tiering
 from engine.tiers.books import TierBooks
