@@ -3,9 +3,12 @@
 import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 
 from kvtop.protocol import ROUTINE_EVENTS, Event
 from kvtop.state.changes import LogEntry
+
+_arrival = itemgetter(0)
 
 
 class EventLog:
@@ -26,12 +29,20 @@ class EventLog:
         for entry in entries:
             self.append(entry)
 
-    def notable(self) -> list[LogEntry]:
-        """Without the routine ones."""
-        return [entry for _, entry in self._notable]
+    def latest(self, routine: bool = True) -> Iterator[LogEntry]:
+        """From the newest back; without the ``routine`` ones if so wanted. Costs what is taken from it."""
+        if not routine:
+            return (entry for _, entry in reversed(self._notable))
+        # Two runs that fall: merging looks at the head of each.
+        both = heapq.merge(reversed(self._routine), reversed(self._notable), key=_arrival, reverse=True)
+        return (entry for _, entry in both)
+
+    @property
+    def notable_count(self) -> int:
+        return len(self._notable)
 
     def __iter__(self) -> Iterator[LogEntry]:
-        return (entry for _, entry in heapq.merge(self._routine, self._notable, key=lambda pair: pair[0]))
+        return (entry for _, entry in heapq.merge(self._routine, self._notable, key=_arrival))
 
     def __len__(self) -> int:
         return len(self._routine) + len(self._notable)

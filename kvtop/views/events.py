@@ -1,5 +1,9 @@
 """Each event as a sentence that names who, why and at what cost."""
 
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+
 from kvtop.protocol import ROUTINE_EVENTS, Event
 from kvtop.state import EngineState, LogEntry, Marker
 from kvtop.views.exposure import message_rows, not_exposed
@@ -192,29 +196,36 @@ def shown_events(state: EngineState, routine: bool = True) -> list[LogEntry]:
 
     Evictions of like cause that follow one another are one entry with their sum, so that they do not push out all else.
     """
-    shown: list[LogEntry] = []
+    return list(_latest(state, routine))[::-1]
+
+
+def _latest(state: EngineState, routine: bool) -> Iterator[LogEntry]:
+    """The same from the newest back, as far as it is read: a screen shows the end of a log of thousands."""
     run: list[Event] = []
-    for entry in state.events if routine else state.events.notable():
+    for entry in state.events.latest(routine):
         if isinstance(entry, Event) and entry.kind == "evict":
-            if run and not _alike(run[-1], entry):
-                shown.append(_sum(run))
+            if run and not _alike(entry, run[-1]):
+                yield _sum(run[::-1])
                 run = []
             run.append(entry)
             continue
         if run:
-            shown.append(_sum(run))
+            yield _sum(run[::-1])
             run = []
-        shown.append(entry)
-    return [*shown, _sum(run)] if run else shown
+        yield entry
+    if run:
+        yield _sum(run[::-1])
 
 
-def _notable_first(state: EngineState, height: int) -> list[LogEntry]:
-    """All that is notable; the rows of ``height`` that it does not need show what is usual. In the order of the log."""
-    entries = shown_events(state)
-    usual = [i for i, e in enumerate(entries) if isinstance(e, Event) and e.kind in ROUTINE_EVENTS]
-    spare = height - (len(entries) - len(usual))
-    left_out = set(usual[: len(usual) - spare] if spare > 0 else usual)
-    return [entry for i, entry in enumerate(entries) if i not in left_out]
+def _notable_first(state: EngineState, height: int) -> Iterator[LogEntry]:
+    """All that is notable; the rows of ``height`` that it does not need show what is usual. From the newest back."""
+    spare = height - state.events.notable_count
+    for entry in _latest(state, routine=spare > 0):
+        if isinstance(entry, Event) and entry.kind in ROUTINE_EVENTS:
+            if spare <= 0:
+                continue
+            spare -= 1
+        yield entry
 
 
 def _sum(run: list[Event]) -> Event:
@@ -246,12 +257,13 @@ def event_rows(
     routine: bool = True,
 ) -> list[Row]:
     """The newest at the bottom; ``offset`` scrolls back by that many."""
-    entries = shown_events(state, routine) if routine else _notable_first(state, height)
+    back = _latest(state, True) if routine else _notable_first(state, height)
+    # Scrolled further back than there is anything, it shows the oldest.
+    entries = deque(islice(back, height + max(0, offset)), maxlen=height)
     if not entries:
         known = state.has("events") or state.hello is None
         return message_rows("no events yet" if known else not_exposed(state, "events"), width, height, glyphs)
-    end = max(min(height, len(entries)), len(entries) - max(0, offset))
-    rows = [_row(entry, width) for entry in entries[max(0, end - height) : end]]
+    rows = [_row(entry, width) for entry in reversed(entries)]
     return glyphs.rows(rows + [blank(width)] * (height - len(rows)))
 
 

@@ -1,11 +1,13 @@
 """Every event is a sentence that names who, why and the cost."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from kvtop.protocol import Event, Gap
-from kvtop.state import EngineState, Marker
+from kvtop.state import EngineState, LogEntry, Marker
+from kvtop.state.event_log import EventLog
 from kvtop.views.events import event_role, event_rows, event_sentence, events_title, shown_events
 from kvtop.views.glyphs import ASCII
 from kvtop.views.rows import Role
@@ -139,3 +141,25 @@ def test_no_events_yet_is_not_the_same_as_not_exposed() -> None:
 def test_the_title_counts_what_the_engine_counts() -> None:
     assert events_title(scene()) == "events: 3 preemptions, 7 evictions in all"
     assert events_title(gauges_only()) == "events"
+
+
+def test_a_screen_of_events_reads_no_more_of_the_log_than_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = scene(events=[])
+    kinds = ("admit", "preempt", "finish", "policy")
+    events = [event(kinds[i % 4], tokens=i).model_copy(update={"id": i}) for i in range(4000)]
+    state.apply(iteration(15, MONO + 5, events=events), LATER)
+    read = 0
+    latest = EventLog.latest
+
+    def counted(self: EventLog, routine: bool = True) -> Iterator[LogEntry]:
+        nonlocal read
+        for entry in latest(self, routine):
+            read += 1
+            yield entry
+
+    monkeypatch.setattr(EventLog, "latest", counted)
+    for routine in (True, False):
+        for offset in (0, 7):
+            read = 0
+            assert "preempt" in check_rows(event_rows(state, 80, 10, offset=offset, routine=routine), 80, 10)
+            assert read <= 10 + offset + 1
