@@ -11,6 +11,8 @@ from kvtop.state.request_row import MAX_NUMBER, RequestRow
 from kvtop.state.sharers import Sharers
 
 MAX_REQUESTS = 262_144
+_COUNTED = frozenset({"state", "group", "siblings", "score"})
+"""Fields that `RequestTable.states`, `siblings` and `scored` follow from."""
 
 
 class RequestTable(dict[int, RequestRow]):
@@ -45,11 +47,16 @@ class RequestTable(dict[int, RequestRow]):
             row = self[change.num] = RequestRow(change.num)
             if self._own is not None:
                 self._own.add(change.num)
+            counted = True
         else:
             row = self._mine(row)
-            self._count(row, -1)
+            # Most changes leave all that is counted alone.
+            counted = not _COUNTED.isdisjoint(change.model_fields_set)
+            if counted:
+                self._count(row, -1)
         row.apply(change, pool, complain)
-        self._count(row, 1)
+        if counted:
+            self._count(row, 1)
         self._note(change.num)
         return row
 

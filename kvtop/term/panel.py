@@ -73,18 +73,30 @@ class CellPanel(Widget):
         return []
 
     def render_line(self, y: int) -> Strip:
+        self._look_up()
+        return self._line(y)
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        # Whatever is dirty of a panel, Textual asks for all of its lines: what is the same for them is looked up once.
+        width = self._look_up()
+        first, last = crop.column_span
+        lines = [self._line(y) for y in crop.line_range]
+        return lines if first <= 0 and last >= width else [line.crop(first, last) for line in lines]
+
+    def _look_up(self) -> int:
+        """Forgets strips of another width or palette; the present width."""
         width, palette = self.size.width, self.palette
         if self._drawn_for != (width, palette):
             self._strips.clear()
             self._drawn_for = (width, palette)
+        return width
+
+    def _line(self, y: int) -> Strip:
         row = self._rows[y] if y < len(self._rows) else _EMPTY
         drawn = self._strips.get(y)
         if drawn is not None and (drawn[0] is row or drawn[0] == row):
             return drawn[1]
-        strip = CellStrip.from_row(row, width, palette)
+        assert self._drawn_for is not None
+        strip = CellStrip.from_row(row, *self._drawn_for)
         self._strips[y] = (row, strip)
         return strip
-
-    def render_lines(self, crop: Region) -> list[Strip]:
-        first, last = crop.column_span
-        return [self.render_line(y).crop(first, last) for y in crop.line_range]
