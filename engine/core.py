@@ -26,11 +26,12 @@ class Step:
     plan: Plan
     finished: list[Request]
     schedule_ms: float
+    prepare_ms: float
     forward_ms: float
     sample_ms: float
     ended: float
     transfer_wait_ms: float = 0.0
-    """Spent waiting for copies between tiers, because nothing could run before one ended."""
+    """Spent waiting for copies between tiers since the step before, because nothing could run until one ended."""
 
 
 class Engine:
@@ -51,6 +52,7 @@ class Engine:
         self.clock = clock
         self.iteration = 0
         self.batch_sizes: deque[int] = deque(maxlen=BATCH_HISTORY)
+        self._waited = 0.0
 
     def step(self) -> Step | None:
         """One iteration; None when the scheduler found nothing to run.
@@ -63,15 +65,17 @@ class Engine:
             began = self.clock()
         plan = self.scheduler.schedule(began)
         planned = self.clock()
-        waited = 0.0
         if plan.is_empty and self.scheduler.waits_for_copies:
-            waited = self._wait()
+            self._waited += self._wait()
             began = self.clock()
             plan = self.scheduler.schedule(began)
             planned = self.clock()
         if plan.is_empty:
             return None
         self.iteration += 1
+        waited, self._waited = self._waited, 0.0
+        if plan.items and self.scheduler.tiers is not None:
+            self.scheduler.tiers.went_on()
         output = StepOutput([])
         if plan.items or plan.copies:
             output = self.runner.run(plan.items, plan.copies)
@@ -80,7 +84,17 @@ class Engine:
         self.batch_sizes.append(len(plan.items))
         committed = self.clock()
         schedule_ms = 1000.0 * ((planned - began) + (committed - ended))
-        return Step(self.iteration, plan, finished, schedule_ms, output.forward_ms, output.sample_ms, committed, waited)
+        return Step(
+            self.iteration,
+            plan,
+            finished,
+            schedule_ms,
+            output.prepare_ms,
+            output.forward_ms,
+            output.sample_ms,
+            committed,
+            waited,
+        )
 
     def _wait(self) -> float:
         """Until a copy between tiers has ended; returns how many milliseconds that took."""

@@ -36,12 +36,14 @@ class ModelRunner:
         self._check(items)
         if not items:
             self.cache.copy_blocks([(copy.source, copy.target) for copy in copies])
-            return StepOutput([], (time.perf_counter() - began) * 1e3)
+            return StepOutput([], prepare_ms=(time.perf_counter() - began) * 1e3)
         device = self.decoder.device
         layouts = lay_out_groups(items, self.cache.block_size, device, len(self.decoder.groups))
         tokens = np.concatenate([self._tokens(items[i]) for i in layouts[0].order])
         self.cache.copy_blocks([(copy.source, copy.target) for copy in copies])
-        logits = self.decoder.forward(torch.from_numpy(tokens).to(device), layouts, self.cache, self.attention)
+        inputs = torch.from_numpy(tokens).to(device)
+        prepared = time.perf_counter()
+        logits = self.decoder.forward(inputs, layouts, self.cache, self.attention)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         computed = time.perf_counter()
@@ -57,9 +59,10 @@ class ModelRunner:
         )
         return StepOutput(
             sampled.tokens,
-            (computed - began) * 1e3,
+            (computed - prepared) * 1e3,
             (time.perf_counter() - computed) * 1e3,
             [found for found in candidates if found is not None],
+            prepare_ms=(prepared - began) * 1e3,
         )
 
     def _check(self, items: Sequence[BatchItem]) -> None:

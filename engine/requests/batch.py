@@ -13,7 +13,8 @@ class BatchItem:
 
     ``samples``: these reach the end of its known tokens, so the next token is sampled. ``forks``: further samples of
     its prompt, whose first tokens are drawn from the same logits. ``candidates``: of a beam so many of the likeliest next
-    tokens are wanted, and none is drawn.
+    tokens are wanted, and none is drawn. ``decodes``: the request was in decode when this was planned; after a preemption
+    it is not before all it had is computed again, its outputs included.
     """
 
     request: Request
@@ -22,16 +23,12 @@ class BatchItem:
     samples: bool
     forks: tuple[Request, ...] = ()
     candidates: int = 0
+    decodes: bool = False
 
     @property
     def drawing(self) -> tuple[Request, ...]:
         """Those that get a token each from this item, in the order of `StepOutput.tokens`."""
         return (self.request, *self.forks) if self.samples and not self.candidates else ()
-
-    @property
-    def is_decode(self) -> bool:
-        """One token of a request whose prompt is done."""
-        return self.count == 1 and self.start >= self.request.prompt_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +45,8 @@ class BlockCopy:
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
-    """One token id for each of every item's ``drawing``, in the batch's order; times in milliseconds, block copies in the forward pass's.
+    """One token id for each of every item's ``drawing``, in the batch's order; times in milliseconds: laying out the batch and copying
+    blocks for it, the model's forward pass, choosing tokens.
 
     ``candidates``: for each item that wants some, tokens with their log-probabilities (nats), likeliest first, of equals
     the lower token; fewer where the vocabulary has no more.
@@ -58,6 +56,7 @@ class StepOutput:
     forward_ms: float = 0.0
     sample_ms: float = 0.0
     candidates: list[list[tuple[int, float]]] = field(default_factory=list)
+    prepare_ms: float = 0.0
 
 
 class Runner(Protocol):

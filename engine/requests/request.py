@@ -102,6 +102,7 @@ class Request:
     """Chained hashes (64-bit) of its complete blocks known so far, by place."""
 
     admissions: int = 0
+    """Times it began to run: from the queue, or beside the request that it forked from."""
     preemptions: int = 0
     recomputed: int = 0
     computed_ever: int = 0
@@ -147,6 +148,12 @@ class Request:
     def remaining(self) -> int:
         """Tokens whose KV is still to be computed before the next one can be sampled."""
         return len(self.token_ids) - self.computed
+
+    @property
+    def is_at_first_admission(self) -> bool:
+        """Its prompt is looked up in the prefix cache for the first time. That of a sample, which may have to wait for room
+        with its first token, was looked up for the request it forked from."""
+        return self.admissions == 1 and self.group in (None, self.num)
 
     @property
     def ttft(self) -> float | None:

@@ -174,7 +174,6 @@ def _join(roster: Roster, beam: Beam[Request], member: Request, now: float) -> N
     if member.first_token is None:
         member.first_token = leader.first_token
     member.admissions += 1
-    roster.totals.admissions += 1
     roster.fork(member, behind=[request for request in roster.running if request.beam is beam][-1])
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from engine.requests.batch import BatchItem
-from engine.requests.request import Request
+from engine.requests.request import Request, RequestState
 from engine.scheduling.output import Admission, Preemption
 
 
@@ -26,7 +26,9 @@ class Draft:
         beam = request.beam if samples else None
         forks = tuple(request.samples) if samples and beam is None else ()
         candidates = 0 if beam is None else beam.search.candidates
-        self.items[request.num] = BatchItem(request, request.computed, count, samples, forks, candidates)
+        self.items[request.num] = BatchItem(
+            request, request.computed, count, samples, forks, candidates, request.state is RequestState.DECODE
+        )
         self.budget -= count
 
     def take_back(self, request: Request) -> None:

@@ -78,7 +78,6 @@ def _fork(roster: Roster, parent: Request, sample: Request, token: int, now: flo
     sample.times = replace(parent.times)
     sample.state = RequestState.PREFILL
     sample.started, sample.max_tokens, sample.kv_dtype = parent.started, parent.max_tokens, parent.kv_dtype
-    sample.computed_ever = parent.computed
     reason = append_token(sample, token, roster.max_model_len, now)
     if reason is None and not _may_run(roster, parent, sample):
         sample.enter(RequestState.WAITING, now)
@@ -89,9 +88,8 @@ def _fork(roster: Roster, parent: Request, sample: Request, token: int, now: flo
         roster.end(sample, reason, now)
         return True
     share_table(parent, sample, roster.pool, now)
-    sample.cached = parent.computed
+    sample.cached = sample.computed_ever = parent.computed
     sample.admissions = 1
-    roster.totals.admissions += 1
     if parent.computed % roster.pool.block_size:
         parent.forked_tail = sample.forked_tail = True
     if roster.regime.capacity.reserves:

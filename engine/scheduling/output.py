@@ -38,7 +38,7 @@ class Preemption:
     blocks_released: int
     """Blocks that left its table, shared ones included."""
     seconds_lost: float
-    """Since its latest admission."""
+    """Since its latest admission, in which it computed what it gives up; 0 where it gives up nothing."""
     protection: str = ""
     """Whom the bound on preemptions spared, or that it could not spare anybody; empty where it changed nothing."""
 

@@ -90,6 +90,6 @@ def preempt(
         free_blocks=free,
         tokens_lost=lost,
         blocks_released=held,
-        seconds_lost=seconds,
+        seconds_lost=seconds if lost else 0.0,
         protection=protection,
     )

@@ -280,7 +280,7 @@ class Scheduler:
             if request.state not in RUNNING_STATES or request.computed != item.start:
                 continue
             self.totals.recomputed_tokens += count_recomputed(item)
-            if not item.is_decode:
+            if not item.decodes:
                 self.totals.prefill_tokens += item.count
             hashing = self.policies.prefix_cache
             write_kv(request, item.start, item.start + item.count, self.pool, now, hashing=hashing)

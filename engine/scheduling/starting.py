@@ -93,7 +93,7 @@ def _stops_all(roster: Roster, head: Request, draft: Draft) -> HeadVerdict | Non
 
 def _start(roster: Roster, partial: PartialIndex, request: Request, hits: list[int], draft: Draft, now: float) -> None:
     """Admit ``request``: it shares its prefix hits, is promised what the rule promises, and gets tokens."""
-    pool, policies, first = roster.pool, roster.regime.policies, request.admissions == 0
+    pool, policies = roster.pool, roster.regime.policies
     roster.admit(request)
     request.block_table = list(hits)
     request.holes = hits.count(NO_BLOCK)
@@ -108,7 +108,7 @@ def _start(roster: Roster, partial: PartialIndex, request: Request, hits: list[i
     request.kv_dtype = roster.regime.kv_types.in_force
     request.admissions += 1
     roster.totals.admissions += 1
-    if first and policies.prefix_cache:
+    if request.is_at_first_admission and policies.prefix_cache:
         roster.totals.prefix_query_tokens += request.prompt_tokens
         roster.totals.prefix_hit_tokens += request.cached
     if roster.regime.capacity.reserves:
@@ -123,7 +123,7 @@ def _start(roster: Roster, partial: PartialIndex, request: Request, hits: list[i
     count = 0 if loading else min(request.remaining, draft.budget)
     if count:
         assign(roster, request, count, draft, now)
-    draft.admitted.append(Admission(request, request.cached, len(request.block_table), waited, first))
+    draft.admitted.append(Admission(request, request.cached, len(request.block_table), waited, request.admissions == 1))
 
 
 def _reuse(roster: Roster, request: Request, part: Part, now: float) -> None:
@@ -146,5 +146,5 @@ def _reuse(roster: Roster, request: Request, part: Part, now: float) -> None:
             roster.copies.add(request, BlockCopy(block, own, part.tokens), why)
     request.computed += part.tokens
     request.cached = request.computed
-    if request.admissions == 1:
+    if request.is_at_first_admission:
         roster.totals.prefix_hit_tokens += part.tokens

@@ -48,7 +48,7 @@ def _land(roster: Roster, tiers: Tiers, request: Request, loaded: Loaded, now: f
     if not loaded.swapped:
         came = pool.tokens_in(loaded.blocks)
         request.cached += came
-        if request.admissions == 1:
+        if request.is_at_first_admission:
             roster.totals.prefix_hit_tokens += came
             tiers.loaded_tokens += came
     decodes = request.remaining == 1 and request.first_token is not None
@@ -91,7 +91,7 @@ def begin_load(roster: Roster, tiers: Tiers, request: Request, now: float) -> bo
         hashes = extend_hashes(request, complete, pool.block_size, pool.groups)
         places = tiers.loads.find(first, hashes[:complete])
         del places[len(places) - len(places) % pool.groups :]
-        if request.admissions == 1:
+        if request.is_at_first_admission:
             tiers.loads.count_lookup(complete - first, places)
         del places[tiers.room - tiers.room % pool.groups :]
         if not places:
@@ -172,7 +172,7 @@ def work_ahead(roster: Roster, tiers: Tiers, now: float) -> None:
         hash_ = pool.hash_of(block)
         if tiers.storing.knows(hash_):
             pool.unhold(block, forget=True)
-        elif policies.offload == "by_priority" and pool.priority[block] < MIN_PRIORITY:
+        elif policies.offload == "by_priority" and pool.priority_of(block, now) < MIN_PRIORITY:
             pool.evictions += 1
             pool.unhold(block, forget=True)
         else:

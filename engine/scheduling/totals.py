@@ -13,6 +13,7 @@ class Totals:
     preemptions: int = 0
     finished: int = 0
     aborted: int = 0
+    errored: int = 0
     dropped_blocks: int = 0
     """Table entries given up because they slid out of every layer's window."""
     prefix_query_tokens: int = 0
@@ -25,5 +26,12 @@ class Totals:
         """A request ended."""
         if reason is FinishReason.ABORT:
             self.aborted += 1
+        elif reason is FinishReason.ERROR:
+            self.errored += 1
         else:
             self.finished += 1
+
+    @property
+    def ended(self) -> int:
+        """Requests that ended, whatever the reason."""
+        return self.finished + self.aborted + self.errored

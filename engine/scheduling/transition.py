@@ -240,7 +240,7 @@ def _describe_the_rest(plan: ChangePlan, roster: Roster) -> None:
     if new.eviction == "priority" != old.eviction:
         kept = int(np.count_nonzero((pool.priority != DEFAULT_PRIORITY) & (pool.state == CACHED)))
         say(
-            f"{kept} of them {'has' if kept == 1 else 'have'} a retention priority that a request asked for; all others "
+            f"{kept} of them got a retention priority that a request asked for, which counts until it runs out; all others "
             f"count {DEFAULT_PRIORITY}."
         )
     if new.free_order != old.free_order:

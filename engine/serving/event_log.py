@@ -25,6 +25,14 @@ COMPACTION_EVENT_EVERY = 1.0
 EVICTION_EVENT_EVERY = 1.0
 """Seconds between two events about evictions; those in between are summed."""
 
+_ENDS = {
+    FinishReason.STOP: ("finish", "info"),
+    FinishReason.LENGTH: ("finish", "info"),
+    FinishReason.ABORT: ("abort", "warn"),
+    FinishReason.ERROR: ("error", "error"),
+}
+"""Kind and severity of the event that tells of a request's end."""
+
 
 class EventLog:
     """Numbers the events of one engine and keeps the latest. Whom they happen to is touched in ``facts``."""
@@ -90,10 +98,10 @@ class EventLog:
 
     def finished(self, request: Request, detail: str | None = None) -> None:
         self._facts.touch(request)
-        aborted = request.finish_reason in (FinishReason.ABORT, FinishReason.ERROR)
+        kind, severity = _ENDS[request.finish_reason or FinishReason.STOP]
         self.event(
-            "abort" if aborted else "finish",
-            severity="warn" if aborted else "info",
+            kind,
+            severity=severity,
             request=request.num,
             request_id=request.id,
             cause=str(request.finish_reason),

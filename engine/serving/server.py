@@ -73,6 +73,7 @@ class Server:
         cache_salt: str = "",
         beam: int | None = None,
         length_penalty: float = 1.0,
+        arrival: float | None = None,
     ) -> Request:
         """Queue one request; with ``n``, that many samples of its prompt, of which it is the first. Requests find each
         other's KV in the prefix cache only with equal ``cache_salt``.
@@ -80,6 +81,8 @@ class Server:
         With ``beam``, a beam search of that width (2 to 16): the request gets the best output, the others of its group
         the next best; ``length_penalty`` is the power of the number of output tokens by which a hypothesis'
         log-probability is divided. Nothing is sampled then, whatever ``sampling`` says.
+
+        ``arrival``: when it arrived, on the engine's clock, where that was before this call: its times count from then.
 
         Raises ValueError where it can never be served.
         """
@@ -89,14 +92,15 @@ class Server:
             raise ValueError(f"a beam search has {MIN_WIDTH} to {MAX_WIDTH} beams and n=1, not {beam} and n={n}")
         num = next(self._numbers)
         now = self.engine.clock()
+        arrived = now if arrival is None else min(arrival, now)
         request = Request(
             num=num,
             id=f"{label or 'r'}-{num:04d}",
             token_ids=token_ids,
             prompt_tokens=len(token_ids),
             max_tokens=max_tokens,
-            arrival_wall=time.time(),
-            arrival=now,
+            arrival_wall=time.time() - (now - arrived),
+            arrival=arrived,
             priority=priority,
             label=label,
             sampling=sampling or SamplingParams(),
@@ -156,6 +160,7 @@ class Server:
                     n=arrival.n,
                     beam=arrival.beam,
                     cache_salt=arrival.salt,
+                    arrival=self._began + self._held_back + arrival.after,
                 )
             except ValueError as error:
                 self.telemetry.event(

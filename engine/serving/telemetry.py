@@ -10,7 +10,7 @@ from engine.scheduling.output import HeadVerdict
 from engine.serving.event_log import EventLog
 from engine.serving.request_facts import RequestFacts
 from engine.serving.watchdog import Alarm
-from engine.tiers.report import TierReport
+from engine.tiers.report import TierReport, moved_in_all
 from kvtop.protocol import (
     Batch,
     Counters,
@@ -105,6 +105,7 @@ class Telemetry:
             batch = _batch(step)
             durations = Durations(
                 schedule=step.schedule_ms,
+                prepare=step.prepare_ms,
                 forward=step.forward_ms,
                 sample=step.sample_ms,
                 transfer_wait=step.transfer_wait_ms,
@@ -203,6 +204,7 @@ class Telemetry:
         scheduler = self._engine.scheduler
         pool = scheduler.pool
         used = pool.active_blocks + pool.shared_blocks
+        loading = 0 if scheduler.tiers is None else len(scheduler.tiers.loading)
         return Gauges.model_construct(
             kv_blocks_total=pool.total,
             kv_blocks_free=pool.free_blocks,
@@ -214,13 +216,15 @@ class Telemetry:
             kv_blocks_reserved=scheduler.reserved_blocks,
             kv_bytes_used=used * pool.block_size * self._bytes_per_token,
             kv_tokens=pool.tokens_in_use,
-            running=len(scheduler.running),
+            running=len(scheduler.running) - loading,
+            loading=loading,
             waiting=len(scheduler.waiting),
             preempted=scheduler.waiting.preempted,
         )
 
     def _counters(self) -> Counters:
         scheduler, totals = self._engine.scheduler, self._engine.scheduler.totals
+        moved = moved_in_all(scheduler.tiers)
         return Counters.model_construct(
             iterations=self._engine.iteration,
             prefill_tokens=totals.prefill_tokens,
@@ -231,21 +235,24 @@ class Telemetry:
             admissions=totals.admissions,
             finished=totals.finished,
             aborted=totals.aborted,
+            errored=totals.errored,
             preemptions=totals.preemptions,
             evictions=scheduler.pool.evictions,
-            host_offload_bytes=0 if scheduler.tiers is None else scheduler.tiers.offloaded_bytes,
-            host_promotions=0 if scheduler.tiers is None else scheduler.tiers.promoted_blocks,
             ledger_checks=self.ledger_checks,
             ledger_violations=self.ledger_violations,
+            host_offload_bytes=moved.host_offload_bytes,
+            host_promotions=moved.host_promotions,
+            disk_offload_bytes=moved.disk_offload_bytes,
+            disk_promotions=moved.disk_promotions,
         )
 
 
 def _batch(step: Step) -> Batch:
-    decodes = [item for item in step.plan.items if item.is_decode]
-    prefills = [item for item in step.plan.items if not item.is_decode]
+    decodes = [item for item in step.plan.items if item.decodes]
+    prefills = [item for item in step.plan.items if not item.decodes]
     return Batch.model_construct(
         prefill_tokens=sum(item.count for item in prefills),
-        decode_tokens=len(decodes),
+        decode_tokens=sum(item.count for item in decodes),
         prefill_requests=len(prefills),
         decode_requests=len(decodes),
         token_budget=step.plan.token_budget,

@@ -217,7 +217,7 @@ def facts_of(engine: "Engine", now: float) -> Facts:
         paused=scheduler.paused,
         sampled=totals.decode_tokens,
         computed=totals.prefill_tokens - totals.recomputed_tokens,
-        ended=totals.finished + totals.aborted,
+        ended=totals.ended,
         total=pool.total,
         available=pool.available,
         moving=sum(pool.counts[state] for state in _MOVING),

@@ -38,7 +38,7 @@ class Level:
 
 @dataclass(slots=True)
 class Traffic:
-    """Between two tiers, since the latest frame."""
+    """What was copied from one tier to another."""
 
     blocks: int = 0
     bytes: int = 0

@@ -1,6 +1,6 @@
 """The tiers in the protocol's terms: their slots as blocks behind the device's, their levels, what moved."""
 
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +9,26 @@ from engine.memory.prefix import NO_HASH
 from engine.tiers.books import CACHED, FREE, HELD, NOBODY, TRANSFER, TierBooks
 from engine.tiers.tiers import Tiers
 from kvtop.protocol import BlockAge, BlockHash, BlockRun, TierLevel, TierTraffic
+
+
+class Moved(NamedTuple):
+    """What was copied between tiers since the start, as the protocol's counters of these names have it."""
+
+    host_offload_bytes: int
+    host_promotions: int
+    disk_offload_bytes: int
+    disk_promotions: int
+
+
+def moved_in_all(tiers: Tiers | None) -> Moved:
+    """By the tiers' names; 0 where there are no such tiers."""
+    moved = {} if tiers is None else {(tiers.name(a), tiers.name(b)): sums for (a, b), sums in tiers.moved.items()}
+    return Moved(
+        sum(sums.bytes for pair, sums in moved.items() if pair == ("device", "host")),
+        sum(sums.blocks for pair, sums in moved.items() if pair == ("host", "device")),
+        sum(sums.bytes for (_, to), sums in moved.items() if to == "disk"),
+        sum(sums.blocks for pair, sums in moved.items() if pair == ("disk", "device")),
+    )
 
 
 class TierReport:

@@ -40,10 +40,11 @@ class Transfers:
         """By tier number, the device first."""
         self.traffic: dict[tuple[int, int], Traffic] = {}
         self.news: deque[TierNews] = deque(maxlen=NEWS_KEPT)
-        self.offloaded_bytes = 0
-        """Copied from the device to lower tiers, ever."""
-        self.promoted_blocks = 0
-        """Copied from lower tiers to the device, ever."""
+        """By tier numbers from and to, since the latest frame."""
+        self.moved: dict[tuple[int, int], Traffic] = {}
+        """The same since the start; stalls are counted by tier, in ``levels``."""
+        self._stalled: set[int] = set()
+        """Tiers for whose copies the batch waits now."""
         self._outbox: list[Copy] = []
         self._flights: dict[int, _Flight] = {}
         self._next = 0
@@ -102,14 +103,21 @@ class Transfers:
         return self.mover.wait(seconds)
 
     def stalled(self, ms: float) -> None:
-        """Nothing could run for that long because of copies under way: booked on the tiers they go to or come from."""
+        """Nothing could run for that long because of copies under way: booked on the tiers they go to or come from. Told
+        again before anything `went_on`, it is the same wait, which lasts."""
         lower = {max(copy.source.tier, copy.target.tier) for copy in self.flights}
         pairs = {(copy.source.tier, copy.target.tier) for copy in self.flights}
         for tier in lower:
-            self.levels[tier].stalls += 1
             self.levels[tier].stall_ms += ms
+        for tier in lower - self._stalled:
+            self.levels[tier].stalls += 1
         for pair in pairs:
-            self.traffic.setdefault(pair, Traffic()).stalls += 1
+            self.traffic.setdefault(pair, Traffic()).stalls += max(pair) not in self._stalled
+        self._stalled |= lower
+
+    def went_on(self) -> None:
+        """Something runs again: the next wait for a copy is another one."""
+        self._stalled.clear()
 
     def close(self) -> None:
         self.mover.close()
@@ -142,9 +150,8 @@ class Transfers:
             return
         self.levels[source].went_out(result.bytes, result.ms)
         self.levels[target].came_in(result.bytes, result.ms)
-        traffic = self.traffic.setdefault((source, target), Traffic())
-        traffic.blocks += 1
-        traffic.bytes += result.bytes
-        traffic.ms += result.ms
-        self.offloaded_bytes += result.bytes if source == DEVICE else 0
-        self.promoted_blocks += target == DEVICE
+        for sums in (self.traffic, self.moved):
+            traffic = sums.setdefault((source, target), Traffic())
+            traffic.blocks += 1
+            traffic.bytes += result.bytes
+            traffic.ms += result.ms

@@ -47,7 +47,9 @@ class RequestChange(Message):
     prompt_tokens: int | None = Field(default=None, ge=0, description="tokens in the prompt")
     max_tokens: int | None = Field(default=None, ge=0, description="output tokens at most")
     cached_tokens: int | None = Field(
-        default=None, ge=0, description="tokens taken from the prefix cache at its latest admission"
+        default=None,
+        ge=0,
+        description="tokens it began with at its latest admission: from the prefix cache, or of the sample it forked from",
     )
     computed_tokens: int | None = Field(default=None, ge=0, description="tokens whose KV is in its blocks now")
     output_tokens: int | None = Field(default=None, ge=0, description="tokens sampled so far")
@@ -97,7 +99,8 @@ ROUTINE_EVENTS = frozenset({"admit", "finish", "evict", "copy", "beam"})
 class Event(Message):
     """Something that happened, once, with its cause. Ids rise by one within a run; none is ever skipped silently.
 
-    Kinds: ``admit finish preempt abort evict policy command pause resume prefix_reset ledger notice``;
+    Kinds: ``admit finish preempt abort error evict policy command pause resume prefix_reset ledger notice``, of which
+    ``finish``, ``abort`` and ``error`` are the three ends of a request;
     of tiers ``swap_out`` (KV of a request copied to a lower tier), ``swap_in`` (and back), ``load_failed`` (a copy came
     back wrong or not at all; what it held is computed again), ``tier_drop`` (a full tier gave up content, or refused it);
     of blocks ``copy`` (a shared block was copied before a write), ``compact`` (blocks were moved together), ``pin``
@@ -120,17 +123,18 @@ class Event(Message):
     free_blocks: int | None = Field(default=None, description="blocks available before")
     blocks: int | None = Field(
         default=None,
-        description="preempt, abort, finish: blocks released; evict: blocks evicted; admit: blocks taken; "
+        description="preempt, and where told finish, abort, error: blocks released; evict: blocks evicted; admit: blocks taken; "
         "swap_out, swap_in, copy, compact: blocks copied; load_failed, tier_drop: blocks lost; pin: blocks (un)pinned",
     )
     tokens: int | None = Field(
         default=None,
         description="preempt: computed tokens given up; admit: tokens from the prefix cache; finish: output tokens; "
-        "swap_out, swap_in: tokens kept; load_failed: tokens to compute again",
+        "swap_out, swap_in: tokens kept; abort, error: output tokens so far; load_failed: tokens to compute again",
     )
     seconds: float | None = Field(
         default=None,
-        description="admit: time queued; finish: arrival to end; preempt: compute time given up; swap_in: time swapped "
+        description="admit: time queued; finish, abort, error: arrival to end; preempt: time since its latest admission, where "
+        "what it computed since is given up; swap_in: time swapped "
         "out; watchdog: time without progress",
     )
     tier: str | None = Field(default=None, max_length=32, description="lower tier it concerns: host, disk")
@@ -168,8 +172,13 @@ class Verdict(Message):
 class Durations(Message):
     """Milliseconds of an iteration, by part; sums over merged iterations."""
 
-    schedule: float = Field(default=0.0, ge=0, description="deciding what runs")
-    forward: float = Field(default=0.0, ge=0, description="the model")
+    schedule: float = Field(default=0.0, ge=0, description="deciding what runs, and taking in what came of it")
+    prepare: float | None = Field(
+        default=None,
+        ge=0,
+        description="laying out the batch and copying blocks for it; absent: not told apart from forward",
+    )
+    forward: float = Field(default=0.0, ge=0, description="the model's forward pass")
     sample: float = Field(default=0.0, ge=0, description="choosing tokens")
     transfer_wait: float = Field(default=0.0, ge=0, description="waiting for copies between tiers")
     publish: float = Field(default=0.0, ge=0, description="building the previous frame")
@@ -179,7 +188,11 @@ class Durations(Message):
 class Batch(Message):
     """Composition of the batch; tokens are sums and requests are of the latest over merged iterations."""
 
-    prefill_tokens: int = Field(default=0, ge=0, description="tokens computed for requests in prefill")
+    prefill_tokens: int = Field(
+        default=0,
+        ge=0,
+        description="tokens computed for requests in prefill; after a preemption its outputs so far are among them",
+    )
     decode_tokens: int = Field(default=0, ge=0, description="tokens computed for requests in decode")
     prefill_requests: int = Field(default=0, ge=0, description="requests in prefill")
     decode_requests: int = Field(default=0, ge=0, description="requests in decode")
@@ -211,6 +224,10 @@ class Gauges(Message):
     )
     kv_usage: float | None = Field(default=None, ge=0, le=1, description="share in use, where blocks are not exposed")
     running: int | None = Field(default=None, description="requests in prefill or decode")
+    loading: int | None = Field(
+        default=None,
+        description="requests admitted whose KV is still being copied to the device; neither running nor waiting",
+    )
     waiting: int | None = Field(default=None, description="requests in the queue")
     preempted: int | None = Field(default=None, description="of waiting, those that have run before")
 
@@ -219,20 +236,35 @@ class Counters(Message):
     """Totals since the engine started. A total that falls means the engine restarted."""
 
     iterations: int | None = Field(default=None, description="iterations run")
-    prefill_tokens: int | None = Field(default=None, description="prompt tokens computed, recomputation included")
+    prefill_tokens: int | None = Field(
+        default=None,
+        description="tokens computed in prefill: of prompts, and after preemptions prompt and output tokens again",
+    )
     decode_tokens: int | None = Field(default=None, description="output tokens sampled")
     prefix_query_tokens: int | None = Field(
-        default=None, description="tokens looked up, once for each request's first admission"
+        default=None,
+        description="prompt tokens looked up, once for each prompt: at its first admission, not again for its further samples",
     )
     prefix_hit_tokens: int | None = Field(default=None, description="of those, found")
-    recomputed_tokens: int | None = Field(default=None, description="tokens computed again after a preemption")
-    admissions: int | None = Field(default=None, description="requests admitted, after preemptions again")
-    finished: int | None = Field(default=None, description="requests that came to their end")
-    aborted: int | None = Field(default=None, description="requests aborted")
+    recomputed_tokens: int | None = Field(
+        default=None, description="tokens computed again after a preemption, which had taken their KV from the request"
+    )
+    admissions: int | None = Field(
+        default=None, description="requests that left the queue to run, after preemptions again"
+    )
+    finished: int | None = Field(default=None, description="requests that came to their end: stop or length")
+    aborted: int | None = Field(
+        default=None, description="requests aborted, by command, client or preempt_action=abort"
+    )
+    errored: int | None = Field(default=None, description="requests that ended with an error")
     preemptions: int | None = Field(default=None, description="preemptions")
     evictions: int | None = Field(default=None, description="cached blocks whose content was dropped for new content")
-    host_offload_bytes: int | None = Field(default=None, description="KV bytes copied from device to host")
-    host_promotions: int | None = Field(default=None, description="blocks brought back from host to device")
+    host_offload_bytes: int | None = Field(default=None, description="KV bytes copied from the device to the host")
+    host_promotions: int | None = Field(default=None, description="blocks brought back from the host to the device")
+    disk_offload_bytes: int | None = Field(
+        default=None, description="KV bytes copied to the disk, from the device and from the host"
+    )
+    disk_promotions: int | None = Field(default=None, description="blocks brought back from the disk to the device")
     ledger_checks: int | None = Field(default=None, description="checks that blocks and references add up")
     ledger_violations: int | None = Field(default=None, description="violations those checks found")
 
@@ -274,12 +306,12 @@ class TierLevel(Message):
         default=None, ge=0, description="milliseconds to copy one block out, mean of the latest copies"
     )
     hit_tokens: int | None = Field(
-        default=None, ge=0, description="total of prompt tokens served from it, at first admissions"
+        default=None, ge=0, description="total of prompt tokens found in it, at first admissions"
     )
     miss_tokens: int | None = Field(
         default=None, ge=0, description="total of prompt tokens looked up in it and not found"
     )
-    stalls: int | None = Field(default=None, ge=0, description="total of waits of the batch for a copy of this tier")
+    stalls: int | None = Field(default=None, ge=0, description="total of waits of the batch for copies of this tier")
     stall_ms: float | None = Field(default=None, ge=0, description="total of milliseconds of these waits")
     drops: int | None = Field(
         default=None, ge=0, description="total of blocks given up or refused because the tier was full"
@@ -319,11 +351,11 @@ class Status(Message):
 
 
 class IterationFrame(Message):
-    """One iteration, or several merged into one (``merged`` > 1); ``seq`` is that of the last."""
+    """One iteration, or several merged into one (``merged`` > 1), or news from between two; ``seq`` is that of the last."""
 
     type: Literal["iteration"] = "iteration"
     seq: int = Field(ge=0, description="frame number; consecutive (less the merged ones) unless a gap is announced")
-    merged: int = Field(default=1, ge=1, description="iterations in this frame")
+    merged: int = Field(default=1, ge=1, description="frames in this one, those between iterations included")
     iteration: int = Field(ge=0, description="number of the iteration")
     wall: float = Field(description="Unix seconds at the end of the iteration")
     mono: float = Field(description="monotonic seconds at the end of the iteration")

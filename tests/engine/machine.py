@@ -293,7 +293,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         elif ran or queue:
             idle = scheduler.switching and not ran  # What held the switch up has ended now; it comes next.
             assert plan.items or plan.rejected or idle or self._copying(), "a step with work to do did nothing"
-        produced = scheduler.totals.decode_tokens + scheduler.totals.finished
+        produced = scheduler.totals.decode_tokens + scheduler.totals.ended
         self.now += 1.0
         output = self.runner.run(plan.items, plan.copies)
         finished = scheduler.commit(plan, output.tokens, self.now, output.candidates)
@@ -305,7 +305,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             if request.beam is not None and request is request.beam.leader:
                 self._check_beams(request)
         idle = scheduler.paused or not plan.items
-        gained = scheduler.totals.decode_tokens + scheduler.totals.finished > produced
+        gained = scheduler.totals.decode_tokens + scheduler.totals.ended > produced
         self.barren = self.barren if idle else 0 if gained else self.barren + 1
         assert self.barren < 500, "the engine computes and computes and no token comes of it"
 

@@ -326,7 +326,7 @@ def share_of_a_step(iterations: int) -> None:
         server.telemetry.frame(step)
         framed = time.perf_counter()
         server.engine.scheduler.ledger_violations()
-        if all(item.is_decode for item in step.plan.items):
+        if all(item.decodes for item in step.plan.items):
             steps.append(step)
             frames.append(1000.0 * (framed - began))
             books.append(1000.0 * (time.perf_counter() - framed))

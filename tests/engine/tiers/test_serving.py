@@ -16,6 +16,7 @@ from engine.requests.request import Request
 from engine.scheduling.scheduler import Scheduler
 from engine.tiers.disk import PAGE
 from engine.tiers.opening import open_tiers
+from engine.tiers.report import moved_in_all
 from engine.tiers.tiers import Tiers
 from kvtop.protocol import PolicyValue
 from tests.engine.served import make_request, make_runner
@@ -133,7 +134,7 @@ def test_swapped_requests_go_on_where_they_were(serve: Serve, expected: list[lis
     assert plain.scheduler.totals.recomputed_tokens > 0
     assert swapping.scheduler.totals.recomputed_tokens == 0
     levels = swapping.known_tiers.levels
-    assert levels[1].bytes_in == swapping.known_tiers.offloaded_bytes > 0
+    assert levels[1].bytes_in == moved_in_all(swapping.known_tiers).host_offload_bytes > 0
     assert levels[1].bytes_out > 0
     assert levels[1].ms_in is not None
 
@@ -192,14 +193,14 @@ def test_prefixes_evicted_from_the_device_are_found_below(
     levels = served.known_tiers.levels
     hits = sum(level.hit_tokens for level in levels[1:])
     assert hits > 0
-    assert served.known_tiers.promoted_blocks * BLOCK >= hits
+    assert moved_in_all(served.known_tiers).host_promotions * BLOCK >= hits
     assert served.scheduler.totals.prefix_hit_tokens >= hits
 
 
 def test_without_offload_nothing_goes_below(serve: Serve, expected: list[list[int]]) -> None:
     served = serve(host=50, disk=50)
     assert served.run(requests(12)) == expected
-    assert served.known_tiers.offloaded_bytes == 0
+    assert moved_in_all(served.known_tiers).host_offload_bytes == 0
     assert served.kinds == []
 
 
