@@ -230,8 +230,7 @@ class Scheduler:
         if tiers is not None:
             tiering.work_ahead(roster, tiers, now)
             bring_ahead(roster, tiers, self._verdict, now)
-            if not roster.copies.planned():
-                tiers.flush()
+            tiers.flush(roster.copies)
         moves = self._moves()
         retabled = roster.move(moves)
         self.pins.follow({move.source: move.target for move in moves})
@@ -268,8 +267,8 @@ class Scheduler:
         if len(candidates) != beams:
             raise ValueError(f"the batch asks for candidates of {beams} beams, those of {len(candidates)} came back")
         self.roster.copies.done(plan.copies)
-        if self.tiers is not None and not self.roster.copies.planned():
-            self.tiers.flush()
+        if self.tiers is not None:
+            self.tiers.flush(self.roster.copies)
         sampled, offered = iter(tokens), iter(candidates)
         finished: list[Request] = []
         groups: dict[int, Beam[Request]] = {}

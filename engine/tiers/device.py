@@ -1,17 +1,20 @@
 """The device's blocks as a store: what the mover copies from and to while the model runs on other blocks."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
+
+from engine.tiers.fence import Fences, nothing_queued
 
 
 class DeviceStore:
     """Blocks of a KV cache, each as one row of bytes: its share of every part, one after the other.
 
     ``parts``: tensors ``[layers, 2, blocks, …]`` (`KVCache.parts`). On the CPU the copies are plain ones. On CUDA they
-    run on a stream of their own and are waited for in the mover's thread: every forward pass is waited for before a
-    block is offered for copying, so no order with the model's own stream is needed beyond that.
+    run on a stream of their own and are waited for in the mover's thread, which first waits for each copy's fence: that
+    is all the order there is with the model's own stream.
     """
 
     name = "device"
@@ -49,3 +52,18 @@ class DeviceStore:
 def _bytes_of(part: Tensor) -> Tensor:
     """The same memory as bytes ``[layers, 2, blocks, bytes of a block]``: a block's share of one layer is contiguous."""
     return part.view(torch.uint8).flatten(3)
+
+
+class _StreamFence:
+    """An event on the stream that the calling thread queues on."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._event = torch.cuda.current_stream(device).record_event()
+
+    def wait(self) -> None:
+        self._event.synchronize()
+
+
+def fences_on(device: torch.device) -> Fences:
+    """For whoever copies blocks of a cache that lies there."""
+    return partial(_StreamFence, device) if device.type == "cuda" else nothing_queued

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from engine.tiers.fence import PASSED, Fence
 from engine.tiers.store import BlockStore
 
 QUEUE_LIMIT = 4096
@@ -23,12 +24,13 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """One block to be copied. ``urgent``: a request waits for it."""
+    """One block to be copied. ``urgent``: a request waits for it. ``after``: what it must not be begun before."""
 
     num: int
     source: Place
     target: Place
     urgent: bool = False
+    after: Fence = PASSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,7 @@ class Mover:
         began = time.perf_counter()
         error = None
         try:
+            copy.after.wait()
             data = source.read(copy.source.slot, copy.source.generation)
             target.write(copy.target.slot, copy.target.generation, data)
         except Exception as fault:  # Whatever it is, the engine must hear of it: a silent thread would hang requests.

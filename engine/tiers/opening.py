@@ -7,7 +7,7 @@ from torch import Tensor
 
 from engine.memory.pool import BlockPool
 from engine.tiers.books import TierBooks
-from engine.tiers.device import DeviceStore
+from engine.tiers.device import DeviceStore, fences_on
 from engine.tiers.disk import DiskStore
 from engine.tiers.host import HostStore
 from engine.tiers.mover import Mover
@@ -26,7 +26,7 @@ def open_tiers(
         return None
     stores = open_stores(parts, host_blocks=host_blocks, disk_blocks=disk_blocks, disk_path=disk_path)
     books = [TierBooks(tier, store.name, store.slots) for tier, store in stores.items() if tier]
-    return Tiers(pool, books, Mover(stores))
+    return Tiers(pool, books, Mover(stores), fences_on(parts[0].device))
 
 
 def open_stores(

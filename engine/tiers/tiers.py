@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from engine.memory.pool import BlockPool
 from engine.tiers.books import TierBooks
+from engine.tiers.fence import Fences, nothing_queued
 from engine.tiers.loading import Loads
 from engine.tiers.mover import CopyService
 from engine.tiers.offload import Storing
@@ -21,8 +22,10 @@ class Tiers(Transfers):
     """The copies under way, and those who begin them: ``swaps``, ``loads``, ``prefetches`` and
     ``storing``."""
 
-    def __init__(self, pool: BlockPool, books: Sequence[TierBooks], mover: CopyService) -> None:
-        super().__init__(pool, books, mover)
+    def __init__(
+        self, pool: BlockPool, books: Sequence[TierBooks], mover: CopyService, fences: Fences = nothing_queued
+    ) -> None:
+        super().__init__(pool, books, mover, fences)
         self.swaps = Swaps(self)
         self.loads = Loads(self, self.swaps)
         self.prefetches = Prefetches(self)

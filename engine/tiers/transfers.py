@@ -9,10 +9,12 @@ No clock and no bytes here: times come from the caller, bytes are the mover's.
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from engine.memory.copies import PendingCopies
 from engine.memory.pool import BlockPool
 from engine.tiers.books import FREE, TierBooks
+from engine.tiers.fence import Fences
 from engine.tiers.levels import Level, Traffic
 from engine.tiers.mover import Copy, CopyResult, CopyService, Place
 from engine.tiers.request_kv import TierNews
@@ -30,12 +32,14 @@ class _Flight:
 
 
 class Transfers:
-    """``books``: the tiers below the device from the fastest to the slowest, at least one. Not thread-safe."""
+    """``books``: the tiers below the device from the fastest to the slowest, at least one. ``fences``: of the device
+    whose blocks are copied. Not thread-safe."""
 
-    def __init__(self, pool: BlockPool, books: Sequence[TierBooks], mover: CopyService) -> None:
+    def __init__(self, pool: BlockPool, books: Sequence[TierBooks], mover: CopyService, fences: Fences) -> None:
         self.pool = pool
         self.books = list(books)
         self.mover = mover
+        self._fences = fences
         self.levels = [Level() for _ in range(len(books) + 1)]
         """By tier number, the device first."""
         self.traffic: dict[tuple[int, int], Traffic] = {}
@@ -84,11 +88,18 @@ class Transfers:
         self._flights[copy.num] = _Flight(copy, ended)
         self._outbox.append(copy)
 
-    def flush(self) -> None:
-        """Hand what was begun to the mover. Not while copies within the device are planned and not done: what they
-        write is to be copied out, and what they read may be taken for blocks that come in."""
+    def flush(self, within: PendingCopies) -> None:
+        """Hand what was begun to the mover, if no copies ``within`` the device are planned and not done.
+
+        This is where the order is kept, and there is no other way to the mover: copies within the device, then the batch,
+        then copies between tiers. What the first write is to be copied out, and what they read may be taken for blocks
+        that come in. That they were carried out means on a device that they are queued; so the mover waits for a fence.
+        """
+        if not self._outbox or within.planned():
+            return
+        fence = self._fences()
         for copy in self._outbox:
-            self.mover.submit(copy)
+            self.mover.submit(replace(copy, after=fence))
         self._outbox.clear()
 
     def end_copies(self, now: float) -> None:
