@@ -193,7 +193,8 @@ def main(argv: list[str] | None = None) -> int:
         serving[0].stop()
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, stop)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, and a shell that puts it in the background, mean it
+            signal.signal(number, stop)
     if args.parent_stdin:
         _stop_with_parent(stop)
     try:

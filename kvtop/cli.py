@@ -4,14 +4,18 @@ Nothing heavy is imported here; each command's module is imported when the comma
 """
 
 import argparse
+import errno
 import importlib
+import io
 import os
 import sys
+import traceback
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import IO, NoReturn
 
 from kvtop import __version__
 from kvtop.errors import UserError, one_line
+from kvtop.term.charset import NEAREST
 
 EXIT_CODES = "exit codes: 0 fine, 1 failed or unhealthy, 2 wrong usage"
 _CTL_EXIT_CODES = (
@@ -22,7 +26,8 @@ _CTL_EXIT_CODES = (
 _EPILOG = f"""\
 With no command, kvtop attaches to the one engine it finds in the socket folder.
 {EXIT_CODES}
-environment: KVTOP_SOCKET_DIR (socket folder), NO_COLOR, KVTOP_DEBUG=1 (tracebacks)
+environment: KVTOP_SOCKET_DIR (socket folder), NO_COLOR, KVTOP_COLOR (truecolor, 256, 16, none, auto),
+  LC_ALL, LC_CTYPE, LANG (without UTF-8 in it the screen keeps to ASCII), KVTOP_DEBUG=1 (tracebacks)
 """
 
 
@@ -31,6 +36,10 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> None:  # type: ignore[override]
         raise UserError(message, f"see: {self.prog} --help", code=2)
+
+    def _print_message(self, message: str, file: IO[str] | None = None) -> None:  # type: ignore[override]
+        # argparse lets a help that could not be written pass as written.
+        (sys.stderr if file is None else file).write(message)
 
 
 def _positive(text: str) -> int:
@@ -71,7 +80,12 @@ def _json_option(parser: argparse.ArgumentParser) -> None:
 
 
 def _screen_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--ascii", action="store_true", default=argparse.SUPPRESS, help="no characters beyond ASCII")
+    parser.add_argument(
+        "--ascii",
+        action=argparse.BooleanOptionalAction,
+        default=argparse.SUPPRESS,
+        help="characters of ASCII alone, or all (default: ASCII unless the locale has UTF-8)",
+    )
 
 
 def _add_demo(commands: "argparse._SubParsersAction[_Parser]") -> None:
@@ -193,7 +207,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _screen_options(parser)
     # Options that may stand before or after a verb are SUPPRESSed below, so that the inner parser does not undo the outer.
-    parser.set_defaults(engine=None, json=False, ascii=False)
+    parser.set_defaults(engine=None, json=False, ascii=None)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
 
     attach = commands.add_parser(
@@ -253,10 +267,9 @@ def run(argv: Sequence[str]) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command line and returns its exit code; never lets a traceback out for a foreseeable fault."""
+    """Runs one command line and returns its exit code; a fault becomes a line, never 0."""
     _open_standard_streams()
     arguments = sys.argv[1:] if argv is None else argv
-    debug = os.environ.get("KVTOP_DEBUG", "") not in ("", "0")
     try:
         code = _code_of(arguments)
         sys.stdout.flush()
@@ -266,8 +279,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        if debug:
-            raise
         return _complain(error)
 
 
@@ -288,35 +299,49 @@ def _code_of(arguments: Sequence[str]) -> int:
         return done.code if isinstance(done.code, int) else 0
 
 
+_TAKES_NOTHING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What a write that names no file fails with: the only such writes are those to standard output."""
+
+
 def _complain(error: Exception) -> int:
-    """One line on stderr, a second with what to do, and the exit code."""
+    """One line on stderr, a second with what to do, and the exit code; with ``KVTOP_DEBUG`` the traceback before them."""
     if isinstance(error, UserError):
         message, hint, code = error.message, error.hint, error.code
-    elif isinstance(error, OSError) and error.strerror:
+    elif isinstance(error, OSError) and error.strerror and (error.filename or error.errno in _TAKES_NOTHING):
         message, hint, code = f"{error.filename or 'standard output'}: {error.strerror}", "", 1
     else:
         message, hint, code = f"internal error: {type(error).__name__}: {error}", "KVTOP_DEBUG=1 shows the traceback", 1
     try:
         sys.stdout.flush()
     except OSError:
-        _reader_left()
+        _discard(1)
     try:
+        if os.environ.get("KVTOP_DEBUG", "") not in ("", "0"):
+            traceback.print_exception(error)
         sys.stderr.write(f"kvtop: {one_line(message)}\n" + (f"  {one_line(hint)}\n" if hint else ""))
         sys.stderr.flush()
     except OSError:
-        pass  # Nobody is left to tell.
+        _discard(2)  # Nobody is left to tell.
     return code
 
 
 def _reader_left() -> int:
     """Nobody reads our output any more (``kvtop snapshot - | head -1``): that is the reader's right."""
-    # The interpreter flushes stdout once more at exit; it must not find the closed pipe.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    _discard(1)
     return 0
 
 
+def _discard(stream: int) -> None:
+    """What a standard stream still holds goes nowhere: the interpreter flushes it once more at exit and must not fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+
+
 def _open_standard_streams() -> None:
-    """Gives closed standard streams (``2>&-``) somewhere to go, before a socket or a file gets their number."""
+    """Gives closed standard streams (``2>&-``) somewhere to go, before a socket or a file gets their number.
+
+    Characters that a stream's encoding lacks are written as the nearest, so that no name of a file or a model ends a
+    command.
+    """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
@@ -324,3 +349,6 @@ def _open_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=NEAREST)

@@ -72,13 +72,15 @@ class KvtopApp(FrontBufferApp[int]):
 def run(
     source: Source, control_path: Path | None = None, *, snapshot_folder: Path | None = None, ascii_only: bool = False
 ) -> int:
-    """Shows ``source`` until the user leaves; the exit code."""
+    """Shows ``source`` until the user leaves; the exit code. Raises what ended the screen, if it was a fault."""
     engine = EngineScreen(
         Feed(source),
         Commander(control_path),
         glyphs=ASCII if ascii_only else UNICODE,
         snapshot_folder=snapshot_folder,
     )
-    app = KvtopApp([engine])
+    app = KvtopApp([engine], ascii_only=ascii_only)
     result = app.run()
+    if app.failure is not None:
+        raise app.failure
     return app.return_code or (0 if result is None else result)

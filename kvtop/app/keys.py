@@ -31,10 +31,11 @@ EVERYWHERE: tuple[Action, ...] = (
     Action("next_tier", ("t",), "t", "show the next tier on the map: device, host, disk"),
     Action("focus_next", ("tab",), "Tab", "go to the next panel"),
     Action("focus_previous", ("shift+tab",), "shift+Tab", "go to the previous panel"),
+    Action("suspend_process", ("ctrl+z",), "ctrl+z", "back to the shell; fg brings the screen back"),
     Action("redraw", ("ctrl+l",), "ctrl+l", "draw the whole screen anew"),
 )
 
-_OF_APP = ("quit", "focus_next", "focus_previous", "redraw")
+_OF_APP = ("quit", "focus_next", "focus_previous", "suspend_process", "redraw")
 """What the app does itself, whatever screen it shows."""
 
 APP_ACTIONS = tuple(action for action in EVERYWHERE if action.name in _OF_APP)

@@ -1,10 +1,9 @@
 """``kvtop`` and ``kvtop attach NAME|SOCKET``: the screen on a running engine."""
 
 import argparse
-from pathlib import Path
 
 from kvtop.commands.target import control_of, find_engine
-from kvtop.commands.tty import require_screen, restored, signals_raise
+from kvtop.commands.tty import ascii_only, current_folder, require_screen, restored, signals_raise
 from kvtop.term.environment import prepare_environment
 
 
@@ -18,4 +17,6 @@ def run(options: argparse.Namespace) -> int:
 
     source = SocketSource(found.path)
     with signals_raise(), restored():
-        return show(source, control_of(found.path), snapshot_folder=Path.cwd(), ascii_only=options.ascii)
+        return show(
+            source, control_of(found.path), snapshot_folder=current_folder(), ascii_only=ascii_only(options.ascii)
+        )

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any
 
-from kvtop.commands.table import printable, table
+from kvtop.commands.table import table
 from kvtop.commands.target import control_of, find_engine
 from kvtop.commands.watch import CATCH_UP, watch
 from kvtop.errors import UserError, one_line
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     elif code:
         raise UserError(f"engine {found.name} refused: {reply.message or 'no reason given'}", code=code)
     else:
-        print(printable(_answer(found.name, reply)))
+        print(_answer(found.name, reply))
     return code
 
 

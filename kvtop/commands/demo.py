@@ -9,9 +9,9 @@ from typing import Any
 
 from kvtop.commands.child import EngineChild, Ready, require_engine, signal_name
 from kvtop.commands.progress import ProgressLine
-from kvtop.commands.table import number, printable
+from kvtop.commands.table import number
 from kvtop.commands.target import folder, is_live
-from kvtop.commands.tty import require_screen, restored, signals_raise
+from kvtop.commands.tty import ascii_only, current_folder, require_screen, restored, signals_raise
 from kvtop.errors import UserError, one_line
 from kvtop.protocol.places import observe_path, valid_name
 from kvtop.term.environment import prepare_environment
@@ -118,7 +118,12 @@ def _watch_screen(child: EngineChild, ready: Ready, options: argparse.Namespace)
     from kvtop.sources.socket import SocketSource
 
     with restored():
-        result = show(SocketSource(ready.socket), ready.control, snapshot_folder=Path.cwd(), ascii_only=options.ascii)
+        result = show(
+            SocketSource(ready.socket),
+            ready.control,
+            snapshot_folder=current_folder(),
+            ascii_only=ascii_only(options.ascii),
+        )
     if (code := child.exit_code) is not None:
         how = f"was ended by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
         raise UserError(f"the engine {how}", f"its log: {child.log}")
@@ -159,4 +164,4 @@ def _summary(document: dict[str, Any]) -> str:
     """A few lines for a person; programs ask for --json."""
     lines = [one_line(f"{document['model']['name']} on {document['device']}: {document['workload'] or 'no workload'}")]
     lines += [f"{number(document[name]):>10}  {label}" for name, label in _SUMMARY]
-    return printable("\n".join(lines)) + "\n"
+    return "\n".join(lines) + "\n"

@@ -1,27 +1,16 @@
 """Plain text tables for the shell."""
 
-import sys
 from collections.abc import Sequence
 
 from kvtop.views.rows import clean
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns two blanks apart, each as wide as its widest cell. What cannot be printed becomes ``?``."""
+    """Columns two blanks apart, each as wide as its widest cell. What cannot be drawn in one cell becomes ``?``."""
     cells = [list(headings), *([clean(cell) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
-    return printable("\n".join(lines))
-
-
-def printable(text: str) -> str:
-    """``text`` with what the output's encoding has no character for as ``-`` or ``?``."""
-    encoding = sys.stdout.encoding or "ascii"
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        text = text.replace("–", "-").replace("…", "...").encode(encoding, "replace").decode(encoding)
-    return text
+    return "\n".join(lines)
 
 
 def number(value: int | float | None) -> str:

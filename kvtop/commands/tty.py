@@ -6,10 +6,12 @@ import select
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from kvtop.errors import UserError
+from kvtop.term.charset import first_environment, speaks_utf8
 from kvtop.term.depth import detect
 
 if TYPE_CHECKING:
@@ -50,6 +52,19 @@ def require_screen() -> None:
         detect(os.environ, isatty=True)
     except ValueError as error:
         raise UserError(str(error), code=2) from None
+
+
+def ascii_only(asked: bool | None) -> bool:
+    """Whether to keep to ASCII: as the user asked, else as the locale has it."""
+    return not speaks_utf8(first_environment()) if asked is None else asked
+
+
+def current_folder() -> Path:
+    """The folder the shell is in. One that has been deleted is said to be gone when something is written there."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path()
 
 
 @contextlib.contextmanager

@@ -27,6 +27,7 @@ from kvtop.term import selftest
 from kvtop.term.absorb import absorb
 from kvtop.term.cell_buffer import CellBuffer
 from kvtop.term.depth import ColourDepth, detect
+from kvtop.term.driver import TerminalDriver
 from kvtop.term.frame_clock import FrameClock
 from kvtop.term.governor import BACKLOG_LIMIT, Governor
 from kvtop.term.look_table import LookTable, TableFull
@@ -59,6 +60,7 @@ class FrontBufferApp(App[Result], Generic[Result]):
 
     Args:
         depth: Colours of the terminal; None asks the environment (see `kvtop.term.depth.detect`, and its ValueError).
+        ascii_only: Nothing beyond ASCII is sent; what Textual draws is sent as the nearest.
         kwargs: As for `textual.app.App`.
 
     Attributes:
@@ -69,7 +71,8 @@ class FrontBufferApp(App[Result], Generic[Result]):
         stock_reason: Why Textual's own painting is used throughout; empty when it is not.
     """
 
-    def __init__(self, *, depth: ColourDepth | None = None, **kwargs: Any) -> None:
+    def __init__(self, *, depth: ColourDepth | None = None, ascii_only: bool = False, **kwargs: Any) -> None:
+        self.ascii_only = ascii_only
         self.depth = detect(os.environ, sys.stdout.isatty()) if depth is None else depth
         self.palette = Palette(self.depth)
         self.governor = Governor()
@@ -85,6 +88,7 @@ class FrontBufferApp(App[Result], Generic[Result]):
         # The terminal's own sixteen colours and paper for what Textual draws: short sequences, readable on light paper,
         # and the one kind of theme in which colour can be left out altogether. It has to be known before Textual picks
         # its filters; a theme set later is filtered to greys, or to black on black.
+        kwargs.setdefault("driver_class", TerminalDriver)
         super().__init__(ansi_color=True, **kwargs)
         self.stock_reason = selftest.problem_of(self)
         self.theme = "ansi-dark"
@@ -118,10 +122,24 @@ class FrontBufferApp(App[Result], Generic[Result]):
         elif self.screen_stack:
             self.screen.refresh()
 
+    @property
+    def failure(self) -> Exception | None:
+        """The fault that ended the app, if one did."""
+        return self._exception
+
+    def action_suspend_process(self) -> None:
+        """Back to the shell until ``fg``."""
+        if isinstance(self._driver, TerminalDriver) and not self._driver.suspend_process():
+            self.notify("there is no shell here to go back to", severity="warning", markup=False)
+
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [WithoutColour()] if self.depth is ColourDepth.NONE else []
 
     # What Textual calls
+
+    def _fatal_error(self) -> None:
+        # Textual would print a traceback of several screens; who ran the app says it in a line (see `failure`).
+        self._close_messages_no_wait()
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
         if renderable is None or self._batch_count or not self._paints():

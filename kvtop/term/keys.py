@@ -52,8 +52,9 @@ def scrolling(what: str) -> tuple[Action, ...]:
 def bindings(actions: Actions) -> list[BindingType]:
     """Textual's bindings for ``actions``."""
     return [
-        # Textual's screens use ctrl+c to copy; here it leaves, as in every other such tool, from dialogs too.
-        Binding(key, action.name, action.help, show=False, priority=key == "ctrl+c")
+        # Textual's screens use ctrl+c to copy; here it leaves, as in every other such tool, from dialogs too. Ctrl+z, too,
+        # must not wait for anything that has the focus.
+        Binding(key, action.name, action.help, show=False, priority=key in ("ctrl+c", "ctrl+z"))
         for action in actions
         for key in action.keys
     ]
