@@ -9,13 +9,13 @@ import torch
 
 from engine.config import EngineConfig
 from engine.core import Engine
+from engine.kv_storage import KVStorage
 from engine.memory.pool import BlockPool
 from engine.memory.window import describe_windows, parse_windows
 from engine.model.attention import TRITON_READS, AttentionError, attention_backend
 from engine.model.fetch import FetchError, Progress, ensure_model
 from engine.model.gguf import GgufError
 from engine.model.kv_cache import KVCache, KVCacheError, kv_bytes_per_token
-from engine.model.kv_storage import KVStorage
 from engine.model.load import SMOLLM2_SHAPE, LoadedModel, load_model, random_model, with_windows
 from engine.model.paged_tensor import KV_DTYPES, kv_dtype
 from engine.model.runner import ModelRunner
@@ -142,7 +142,7 @@ def build(
     if notice is not None:
         telemetry.event("notice", severity="warn", detail=notice)
     greeting = hello(
-        config,
+        config.name,
         model=_facts(model),
         blocks=blocks,
         lower_tiers=() if tiers is None else [(books.name, books.slots) for books in tiers.books],
@@ -157,6 +157,9 @@ def build(
         workload=None if workload is None else workload.describe(),
         notice=notice,
         threads=torch.get_num_threads() if device == "cpu" else None,
+        seed=config.seed,
+        ledger_every=config.ledger_every,
+        exposes_text=config.expose_text,
     )
     return Server(
         engine,

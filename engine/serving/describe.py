@@ -6,7 +6,6 @@ import time
 import uuid
 from collections.abc import Sequence
 
-from engine.config import EngineConfig
 from engine.memory.groups import KVGroups
 from engine.policies.policy_set import protocol_axes
 from engine.serving.control import COMMANDS
@@ -15,7 +14,7 @@ from kvtop.protocol import EngineIdentity, Geometry, Hello, KVGroup, ModelFacts,
 
 
 def hello(
-    config: EngineConfig,
+    name: str,
     *,
     model: ModelFacts,
     blocks: int,
@@ -31,17 +30,20 @@ def hello(
     workload: str | None,
     notice: str | None,
     threads: int | None,
+    seed: int,
+    ledger_every: int,
+    exposes_text: bool,
 ) -> Hello:
     """The first line for every peer. ``bytes_per_token`` counts K and V of all layers that a block holds; ``lower_tiers``:
     name and blocks."""
     capabilities = ["blocks", "requests", "queue", "events"]
-    if config.expose_text:
+    if exposes_text:
         capabilities.append("text")
     if lower_tiers:
         capabilities.append("tiers")
     return Hello(
         engine=EngineIdentity(
-            name=config.name,
+            name=name,
             kind="kvtop",
             version=__version__,
             run=uuid.uuid4().hex,
@@ -68,8 +70,8 @@ def hello(
         limits={
             "max_model_len": max_model_len,
             "windows": windows,
-            "seed": config.seed,
-            "ledger_every": config.ledger_every,
+            "seed": seed,
+            "ledger_every": ledger_every,
             "threads": threads,
         },
         workload=workload,

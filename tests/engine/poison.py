@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from engine.core import Engine
+from engine.kv_storage import KVStorage
 from engine.memory.blocks import FREE
 from engine.memory.pool import BlockPool
 from engine.memory.window import first_seen
 from engine.model.attention import AttentionBackend
-from engine.model.kv_storage import KVStorage
 from engine.model.load import LoadedModel
 from engine.model.runner import ModelRunner
 from engine.policies.policy_set import PolicySet

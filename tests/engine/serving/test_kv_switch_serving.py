@@ -17,9 +17,9 @@ import torch
 from engine.build import build
 from engine.config import EngineConfig
 from engine.core import Engine
+from engine.kv_storage import KVStorage
 from engine.memory.pool import BlockPool
 from engine.model.kv_cache import KVCache, KVCacheError, kv_bytes_per_token
-from engine.model.kv_storage import KVStorage
 from engine.model.load import LoadedModel, random_model
 from engine.model.paged_tensor import KV_DTYPES, KVDtype
 from engine.policies.policy_set import PolicySet
