@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from engine.config import EngineConfig
 from engine.core import Engine
 from engine.memory.groups import KVGroups
 from engine.requests.request import SamplingParams
@@ -66,7 +65,7 @@ class Running:
         self.telemetry = Telemetry(self.engine, bytes_per_token=8, attention_mode="none")
         self.publisher = Publisher(
             hello(
-                EngineConfig(name="t"),
+                "t",
                 model=ModelFacts(name="fake"),
                 blocks=40,
                 block_size=4,
@@ -79,6 +78,9 @@ class Running:
                 workload=None,
                 notice=None,
                 threads=None,
+                seed=0,
+                ledger_every=64,
+                exposes_text=False,
             ),
             folder,
         )
