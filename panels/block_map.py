@@ -14,7 +14,7 @@ from kvtop.views.holders import holder_rows
 from kvtop.views.legend import legend_rows
 from kvtop.views.rows import Row, clean
 from panels.layout import Need, Room
-from panels.panel import Look, TitledPanel, title_row, with_rule
+from panels.panel import Tick, TitledPanel, title_row, with_rule
 from panels.zoom import ZOOMS, fitting
 
 _BLANK = Row("", b"")
@@ -80,18 +80,18 @@ class BlockMapPanel(TitledPanel):
 
     # --- what comes in ---
 
-    def update(self, look: Look) -> None:
+    def update(self, tick: Tick) -> None:
         """Takes over what changed and draws it; the texts around the map only when they are due."""
-        self.state, self.now = look.state, look.now
-        self.map.state = look.state
-        if not (look.changes or look.texts or self.map.mode == "recency"):
+        self.state, self.now = tick.state, tick.now
+        self.map.state = tick.state
+        if not (tick.changes or tick.texts or self.map.mode == "recency"):
             return
         before = self.map.first, self.map.total
-        self.map.update(look.changes, look.now)
-        self.map.tick(look.now)
+        self.map.update(tick.changes, tick.now)
+        self.map.tick(tick.now)
         if (self.map.first, self.map.total) != before:
             self._fit()
-        self._draw_map(look.texts)
+        self._draw_map(tick.texts)
 
     def select(self, blocks: Sequence[int] | None) -> None:
         """Makes the blocks of a request stand out."""

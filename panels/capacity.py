@@ -1,7 +1,7 @@
 """Is memory the limit? The pool as one bar and its numbers."""
 
 from kvtop.views.capacity import capacity_rows
-from panels.panel import Look, Panel
+from panels.panel import Panel, Tick
 
 
 class CapacityPanel(Panel):
@@ -9,6 +9,6 @@ class CapacityPanel(Panel):
 
     ID = "capacity"
 
-    def update(self, look: Look) -> None:
+    def update(self, tick: Tick) -> None:
         if self.size.width and self.display:
-            self.show(capacity_rows(look.state, self.size.width, self.glyphs)[-self.size.height :])
+            self.show(capacity_rows(tick.state, self.size.width, self.glyphs)[-self.size.height :])

@@ -6,7 +6,7 @@ from kvtop.views.events import event_rows, events_title, shown_events
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Row
 from panels.layout import Need, Room
-from panels.panel import Look, TitledPanel
+from panels.panel import Tick, TitledPanel
 
 FEW_ROWS = 5
 """Up to so many rows show what is notable only, unless told otherwise."""
@@ -42,10 +42,10 @@ class EventsPanel(TitledPanel):
     def need(room: Room) -> Need:
         return Need(4, room.rest, 2.0) if room.wide else Need(3, room.rest, 4.0)
 
-    def update(self, look: Look) -> None:
+    def update(self, tick: Tick) -> None:
         if self.back and self.shows_all:
-            self.back += look.arrived
-        super().update(look)
+            self.back += tick.arrived
+        super().update(tick)
 
     @property
     def following(self) -> bool:

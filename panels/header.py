@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from kvtop.state import EngineState
 from kvtop.views.header import header_rows
 from kvtop.views.rows import Role, Row, RowBuilder, clean
-from panels.panel import Look, Panel
+from panels.panel import Panel, Tick
 
 
 class HeaderPanel(Panel):
@@ -17,13 +17,13 @@ class HeaderPanel(Panel):
         hello, status = state.hello, state.status
         return 4 if (hello is not None and hello.notice) or (status is not None and status.warning) else 3
 
-    def update(self, look: Look) -> None:
+    def update(self, tick: Tick) -> None:
         width, height = self.size
         if not (width and height and self.display):
             return
-        rows = _important(header_rows(look.state, look.now, width, self.glyphs, held=look.held), height)
-        if look.warning and len(rows) > 1:
-            rows[-1] = _with_note(rows[-1], look.warning, width)
+        rows = _important(header_rows(tick.state, tick.now, width, self.glyphs, held=tick.held), height)
+        if tick.warning and len(rows) > 1:
+            rows[-1] = _with_note(rows[-1], tick.warning, width)
         self.show(rows)
 
 

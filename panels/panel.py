@@ -43,7 +43,7 @@ def with_rule(row: Row) -> Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Tick:
     """What there is to see at one frame.
 
     Attributes:
@@ -89,7 +89,7 @@ class Panel(CellPanel):
         self.state = state
         self.glyphs = glyphs
 
-    def update(self, look: Look) -> None:
+    def update(self, tick: Tick) -> None:
         """Takes over what there is to see, and draws it."""
         raise NotImplementedError
 
@@ -124,8 +124,8 @@ class TitledPanel(Panel, can_focus=True):
     def slot(self) -> Slot:
         return Slot(self.ID, self.COLUMN, self.need, self.fill)
 
-    def update(self, look: Look) -> None:
-        self.state, self.now = look.state, look.now
+    def update(self, tick: Tick) -> None:
+        self.state, self.now = tick.state, tick.now
         self.draw()
 
     @property

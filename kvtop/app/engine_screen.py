@@ -34,7 +34,7 @@ from panels.dialogs.pager import Page, PagerScreen, whole_text
 from panels.divider import DividerPanel
 from panels.footer import FooterPanel
 from panels.layout import WIDE, plan, too_small
-from panels.panel import Look, Panel, TitledPanel
+from panels.panel import Panel, Tick, TitledPanel
 from panels.registry import PANELS
 from panels.requests import RequestsPanel
 from panels.too_small import TooSmallPanel
@@ -177,12 +177,12 @@ class EngineScreen(Screen[None]):
         fresh = Changes(full=True) if anew else self._fresh
         if moving:
             self._fresh = Changes()
-        look = Look(
+        tick = Tick(
             self.feed.shown, now, fresh, texts, 0 if held else self._arrived_events, held, self._app.governor.label
         )
         for panel in self.panels.values():
             if moving if panel.EVERY_FRAME else texts:
-                panel.update(look)
+                panel.update(tick)
         if texts:
             self._arrived_events = 0
             self._mark_selected()

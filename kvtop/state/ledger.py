@@ -7,6 +7,9 @@ import numpy as np
 
 from kvtop.state.engine_state import EngineState
 
+_MAIN = ("free", "cached", "active", "shared")
+"""States with a gauge that every engine of ours tells; whatever others there are, all together make the pool."""
+
 _NAMED = 5
 """Blocks named in one sentence; the rest are counted."""
 
@@ -22,14 +25,13 @@ def check(state: EngineState) -> list[str]:
 
 
 def _gauges_add_up(state: EngineState) -> Iterable[str]:
-    names = ("kv_blocks_free", "kv_blocks_cached", "kv_blocks_active", "kv_blocks_shared")
-    parts = [state.gauges.get(name) for name in names]
+    parts = [state.gauges.get(f"kv_blocks_{name}") for name in _MAIN]
     total = state.gauges.get("kv_blocks_total")
     if total is None or any(part is None for part in parts):
         return
     known = sum(part for part in parts if part is not None)
     counts = state.counts()
-    others = 0 if counts is None else sum(counts.get(name, 0) for name in ("copying", "transfer", "pinned", "reserved"))
+    others = 0 if counts is None else sum(number for name, number in counts.items() if name not in _MAIN)
     if known + others != total:
         yield f"free + cached + active + shared (+ {others} in other states) = {known + others}, but the pool has {total}"
 
@@ -38,7 +40,7 @@ def _counts_match(state: EngineState) -> Iterable[str]:
     counts = state.counts()
     if counts is None or state.blocks is None:
         return
-    for name in ("free", "cached", "active", "shared"):
+    for name in _MAIN:
         gauge = state.gauges.get(f"kv_blocks_{name}")
         if gauge is not None and name in counts and counts[name] != gauge:
             yield f"{counts[name]} blocks are {name}, but kv_blocks_{name} says {gauge}"

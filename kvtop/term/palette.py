@@ -15,6 +15,7 @@ from rich.style import Style
 
 from kvtop.term.depth import ColourDepth
 from kvtop.term.sgr import PLAIN, Look
+from kvtop.views.block_states import ALL, BlockState, role_of
 from kvtop.views.rows import HEAT_STEPS, HIGHLIGHT, OWNERS, Role
 
 LOOK_SHIFT = 21
@@ -32,12 +33,17 @@ HEAT_16 = (34, 34, 31, 35, 91, 91, 93, 97)
 SHARE_16 = (34, 34, 94, 94, 36, 36, 96, 97)
 
 
+def _states() -> list[tuple[int, BlockState]]:
+    """The states of blocks by their role."""
+    return [(role_of(state.name), state) for state in ALL]
+
+
 def _indexed(colour: int, *attrs: str) -> Look:
     return Look(f"38;5;{colour}", "", attrs)
 
 
 def _roles_256() -> _Roles:
-    looks = {
+    looks: _Roles = {
         Role.TEXT: PLAIN,
         Role.DIM: _indexed(245),
         Role.STRONG: Look(attrs=("1",)),
@@ -48,16 +54,8 @@ def _roles_256() -> _Roles:
         Role.ACCENT: _indexed(37),
         Role.KEY: _indexed(172, "1"),
         Role.BORDER: _indexed(240),
-        Role.FREE: _indexed(240),
-        Role.CACHED: _indexed(67),
-        Role.ACTIVE: _indexed(71),
-        Role.SHARED: _indexed(176),
-        Role.COPYING: _indexed(214),
-        Role.TRANSFER: _indexed(39),
-        Role.PINNED: _indexed(203),
-        Role.RESERVED: _indexed(143),
-        Role.UNKNOWN: _indexed(243),
     }
+    looks |= {place: _indexed(state.colour) for place, state in _states()}
     return _with_ramps(looks, _indexed, OWNERS_256, HEAT_256, SHARE_256)
 
 
@@ -66,7 +64,7 @@ def _basic(colour: int, *attrs: str) -> Look:
 
 
 def _roles_16() -> _Roles:
-    looks = {
+    looks: _Roles = {
         Role.TEXT: PLAIN,
         Role.DIM: _basic(90),
         Role.STRONG: Look(attrs=("1",)),
@@ -77,27 +75,19 @@ def _roles_16() -> _Roles:
         Role.ACCENT: _basic(36),
         Role.KEY: _basic(33, "1"),
         Role.BORDER: _basic(90),
-        Role.FREE: _basic(90),
-        Role.CACHED: _basic(34),
-        Role.ACTIVE: _basic(32),
-        Role.SHARED: _basic(35),
-        Role.COPYING: _basic(93),
-        Role.TRANSFER: _basic(94),
-        Role.PINNED: _basic(31),
-        Role.RESERVED: _basic(33),
-        Role.UNKNOWN: _basic(90),
     }
+    looks |= {place: _basic(state.basic) for place, state in _states()}
     return _with_ramps(looks, _basic, OWNERS_16, HEAT_16, SHARE_16)
 
 
 def _with_ramps(
-    looks: dict[Role, Look],
+    looks: _Roles,
     look: Callable[[int], Look],
     owners: tuple[int, ...],
     heat: tuple[int, ...],
     share: tuple[int, ...],
 ) -> _Roles:
-    roles: _Roles = {int(role): value for role, value in looks.items()}
+    roles = dict(looks)
     for first, colours in ((Role.OWNER0, owners), (Role.HEAT0, heat), (Role.SHARE0, share)):
         roles.update({first + i: look(colour) for i, colour in enumerate(colours)})
     return roles
@@ -114,15 +104,8 @@ def _roles_mono() -> _Roles:
         Role.BAD: Look(attrs=("1", "4")),
         Role.KEY: bold,
         Role.BORDER: dim,
-        Role.FREE: dim,
-        Role.CACHED: dim,
-        Role.SHARED: bold,
-        Role.COPYING: bold,
-        Role.TRANSFER: bold,
-        Role.PINNED: Look(attrs=("4",)),
-        Role.RESERVED: dim,
-        Role.UNKNOWN: dim,
     }
+    roles |= {place: Look(attrs=state.attrs) for place, state in _states()}
     for i in range(OWNERS):
         roles[Role.OWNER0 + i] = (PLAIN, bold, dim)[i % 3]
     for i in range(HEAT_STEPS):
@@ -131,7 +114,7 @@ def _roles_mono() -> _Roles:
 
 
 def _is_map(role: int) -> bool:
-    return role >= Role.FREE
+    return role >= Role.STATE0
 
 
 def _lit_256(role: int, look: Look) -> Look:

@@ -2,7 +2,8 @@
 
 from kvtop.protocol import Geometry
 from kvtop.state import BlockArrays, EngineState
-from kvtop.views.cells import STATE_ROLES, owner_role
+from kvtop.views.block_states import role_of
+from kvtop.views.cells import owner_role
 from kvtop.views.exposure import message_rows, not_exposed
 from kvtop.views.fit import Part, Span, fit, part
 from kvtop.views.format import age, count, plural, short
@@ -75,7 +76,7 @@ def _facts(state: EngineState, blocks: BlockArrays, block: int, now: float, cell
     fill = count(int(blocks.fill[block])) + (f"/{count(size)}" if size else "")
     hashed = blocks.hash_of(block)
     parts = [
-        part(99, ((f"block {block} ", Role.STRONG), (name, STATE_ROLES.get(name, Role.UNKNOWN)))),
+        part(99, ((f"block {block} ", Role.STRONG), (name, role_of(name)))),
         part(50, f"fill {fill} tokens", f"fill {fill}"),
         part(45, plural(int(blocks.refs[block]), "reference"), plural(int(blocks.refs[block]), "ref")),
         part(40, f"touched {age(touched)} ago", f"age {age(touched)}", ""),

@@ -6,7 +6,7 @@ from kvtop.protocol import Geometry, KVGroup
 from kvtop.state import BlockArrays, EngineState, RequestRow
 from kvtop.state.request_row import NO_BLOCK
 from kvtop.views.block_detail import state_name, tier_of
-from kvtop.views.cells import STATE_ROLES
+from kvtop.views.block_states import role_of
 from kvtop.views.exposure import message_rows, not_exposed
 from kvtop.views.fit import Span, exactly, fit, line, part, wrap
 from kvtop.views.format import count, fixed, percent, plural, short, size
@@ -184,7 +184,7 @@ def _entry(state: EngineState, place: int, block: int, partners: list[str], widt
         return line(spans, width)
     spans += _physical(state, blocks, block, size, _hash_width(width))
     if partners:
-        spans.append((f"  {', '.join(partners[:8])}{'…' if len(partners) > 8 else ''}", Role.SHARED))
+        spans.append((f"  {', '.join(partners[:8])}{'…' if len(partners) > 8 else ''}", role_of("shared")))
     return line(spans, width)
 
 
@@ -195,7 +195,7 @@ def _physical(state: EngineState, blocks: BlockArrays, block: int, size: int | N
     place: list[Span] = [] if tier is None else [(f"{fixed(tier, 7)} ", Role.DIM if tier == "device" else Role.ACCENT)]
     return [
         *place,
-        (fixed(name, 8), STATE_ROLES.get(name, Role.UNKNOWN)),
+        (fixed(name, 8), role_of(name)),
         (f"  {fill:>5}  {count(int(blocks.refs[block])):>4}  ", Role.TEXT),
         (f"{(blocks.hash_of(block) or '–')[:hashed]:<{hashed}}", Role.DIM),
     ]

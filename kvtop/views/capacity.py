@@ -1,18 +1,12 @@
 """The pool as one bar across, and in numbers: is memory the limit?"""
 
 from kvtop.state import EngineState
-from kvtop.views.cells import STATE_ROLES
+from kvtop.views.block_states import STATES, in_bar, role_of, state_of, used
 from kvtop.views.exposure import not_exposed
 from kvtop.views.fit import Part, Span, fit, line, part
 from kvtop.views.format import count, percent, size, size_of
 from kvtop.views.glyphs import UNICODE, Glyphs
-from kvtop.views.rows import Role, Row
-
-_BAR = ("active", "shared", "pinned", "copying", "transfer", "cached")
-"""Order from the left; free (its first part reserved) fills the rest."""
-
-_SHORT = {"reserved": "resv", "transfer": "xfer", "copying": "copy"}
-_USED = ("active", "shared", "pinned", "copying", "transfer")
+from kvtop.views.rows import Role, Row, clean
 
 
 def capacity_rows(state: EngineState, width: int, glyphs: Glyphs = UNICODE) -> list[Row]:
@@ -30,10 +24,8 @@ def _levels(state: EngineState) -> tuple[dict[str, int], int] | None:
     if counts is not None and state.blocks is not None and state.blocks.device:
         return counts, state.blocks.device
     total = state.gauges.get("kv_blocks_total")
-    known = {
-        name: state.gauges.get(f"kv_blocks_{name}")
-        for name in ("free", "cached", "active", "shared", "pinned", "transfer")
-    }
+    # Promised blocks are among the free and cached ones.
+    known = {s.name: state.gauges.get(f"kv_blocks_{s.name}") for s in STATES if s.counts_as != "promised"}
     exposed = {name: int(value) for name, value in known.items() if value is not None}
     if not total or "active" not in exposed:
         return None
@@ -55,49 +47,46 @@ def bar_cells(counts: list[int], total: int, width: int) -> list[int]:
 
 
 def _bar(state: EngineState, counts: dict[str, int], total: int, width: int, glyphs: Glyphs) -> list[Span]:
-    names = [name for name in (*_BAR, *(n for n in counts if n not in _BAR and n != "free")) if counts.get(name)]
+    names = in_bar([name for name in counts if counts[name] and name != "free"])
     free = max(0, counts.get("free", total - sum(counts[name] for name in names)))
     cells = bar_cells([*(counts[name] for name in names), free], total, max(1, width))
-    spans: list[Span] = [
-        (glyphs.state(name) * n, STATE_ROLES.get(name, Role.UNKNOWN)) for name, n in zip(names, cells, strict=False)
-    ]
+    spans: list[Span] = [(glyphs.state(name) * n, role_of(name)) for name, n in zip(names, cells, strict=False)]
     reserved = min(cells[-1], round(state.gauges.get("kv_blocks_reserved", 0) * width / total))
-    spans.append((glyphs.state("reserved") * reserved, Role.RESERVED))
-    spans.append((glyphs.state("free") * (cells[-1] - reserved), Role.FREE))
+    spans.append((glyphs.state("reserved") * reserved, role_of("reserved")))
+    spans.append((glyphs.state("free") * (cells[-1] - reserved), role_of("free")))
     return spans
 
 
 def _numbers(state: EngineState, counts: dict[str, int], total: int, width: int) -> Row:
-    used = sum(counts.get(name, 0) for name in _USED)
-    share = percent(used / total)
-    crowded = Role.BAD if used >= 0.95 * total else Role.WARN if used >= 0.8 * total else Role.STRONG
+    taken = used(counts)
+    share = percent(taken / total)
+    crowded = Role.BAD if taken >= 0.95 * total else Role.WARN if taken >= 0.8 * total else Role.STRONG
     parts = [
         part(
             20,
-            (("KV used ", Role.TEXT), (f"{count(used)}/{count(total)} {share}", crowded)),
-            (("used ", Role.TEXT), (f"{count(used)}/{count(total)} {share}", crowded)),
-            ((f"{count(used)}/{count(total)} {share}", crowded),),
+            (("KV used ", Role.TEXT), (f"{count(taken)}/{count(total)} {share}", crowded)),
+            (("used ", Role.TEXT), (f"{count(taken)}/{count(total)} {share}", crowded)),
+            ((f"{count(taken)}/{count(total)} {share}", crowded),),
             ((share, crowded),),
         )
     ]
-    for weight, name in ((12, "shared"), (14, "cached"), (16, "free")):
+    for name in ("shared", "cached", "free"):
         if name in counts:
-            parts.append(_named(weight, name, counts[name], total))
+            parts.append(_named(name, counts[name], total))
     reserved = state.gauges.get("kv_blocks_reserved")
     if reserved is not None:
-        parts.append(_named(15, "reserved", int(reserved), total))
-    for name in ("pinned", "copying", "transfer"):
-        if counts.get(name):
-            parts.append(_named(11, name, counts[name], total))
-    parts.append(_bytes(state, used, total))
+        parts.append(_named("reserved", int(reserved), total))
+    parts += [_named(name, counts[name], total) for name in in_bar(counts) if counts[name] and not state_of(name).usual]
+    parts.append(_bytes(state, taken, total))
     return fit(parts, width)
 
 
-def _named(weight: int, name: str, number: int, total: int) -> Part:
-    role = STATE_ROLES[name]
-    short = _SHORT.get(name, name)
+def _named(name: str, number: int, total: int) -> Part:
+    entry, role = state_of(name), role_of(name)
+    name = clean(name, 24)
+    short = entry.short or name
     return part(
-        weight,
+        entry.priority,
         ((f"{name} ", Role.TEXT), (f"{count(number)} {percent(number / total)}", role)),
         ((f"{name} ", Role.TEXT), (count(number), role)),
         ((f"{short} ", Role.TEXT), (count(number), role)),
@@ -120,8 +109,11 @@ def _share_only(state: EngineState, width: int, glyphs: Glyphs) -> list[Row]:
     if usage is None:
         return [line([(not_exposed(state, "KV memory"), Role.DIM)], width), line([], width)]
     filled = max(1 if usage > 0 else 0, min(width, round(usage * width)))
-    role = Role.BAD if usage >= 0.95 else Role.WARN if usage >= 0.8 else Role.ACTIVE
-    bar: list[Span] = [(glyphs.state("active") * filled, role), (glyphs.state("free") * (width - filled), Role.FREE)]
+    role = Role.BAD if usage >= 0.95 else Role.WARN if usage >= 0.8 else role_of("active")
+    bar: list[Span] = [
+        (glyphs.state("active") * filled, role),
+        (glyphs.state("free") * (width - filled), role_of("free")),
+    ]
     total = state.gauges.get("kv_blocks_total")
     parts = [
         part(9, (("KV used ", Role.TEXT), (percent(usage), role))),

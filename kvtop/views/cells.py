@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kvtop.state import BlockArrays
-from kvtop.views.glyphs import STATE_ORDER, Glyphs
+from kvtop.views.block_states import ALL, UNKNOWN_ROLE, place_of, state_of
+from kvtop.views.glyphs import Glyphs
 from kvtop.views.rows import HEAT_STEPS, OWNERS, Role
 
 MODES = ("state", "owner", "recency", "sharing")
@@ -34,9 +35,6 @@ _LETTERS = len(_ALPHABET)
 _HEAT = 1  # codes 1…8; 0 is unknown
 _SHARE = 16  # codes 16…25: references 1…9 and more
 
-STATE_ROLES = {name: Role[name.upper()] for name in STATE_ORDER}
-_WEIGHTS = {"shared": 3, "copying": 8, "transfer": 8, "pinned": 3, "reserved": 3}
-
 CODES = 256
 VOTES = 72
 """Codes of voting modes are below this."""
@@ -54,11 +52,10 @@ class Look(NamedTuple):
 
 
 def state_codes(names: Sequence[str]) -> Codes:
-    """An engine's state code -> place in `STATE_ORDER`, 8 for one not known here."""
-    table = np.full(CODES, len(STATE_ORDER), dtype=np.uint8)
+    """An engine's state code -> place in `kvtop.views.block_states.ALL`."""
+    table = np.full(CODES, len(ALL) - 1, dtype=np.uint8)
     for code, name in enumerate(names[:CODES]):
-        if name in STATE_ORDER:
-            table[code] = STATE_ORDER.index(name)
+        table[code] = place_of(name)
     return table
 
 
@@ -67,20 +64,17 @@ def look(mode: str, glyphs: Glyphs) -> Look:
     shapes = [" "] * CODES
     roles = [int(Role.TEXT)] * CODES
     weights = np.zeros(CODES, dtype=np.int64)
-    weights[: len(STATE_ORDER) + 1] = 1
-    for place, name in enumerate(STATE_ORDER):
-        shapes[place], roles[place] = glyphs.states[place], STATE_ROLES[name]
-        weights[place] = _WEIGHTS.get(name, 1)
-    shapes[len(STATE_ORDER)], roles[len(STATE_ORDER)] = glyphs.unknown, Role.UNKNOWN
+    for place, state in enumerate(ALL):
+        shapes[place], roles[place], weights[place] = glyphs.state(state.name), Role.STATE0 + place, state.weight
     if mode == "owner":
         for letter in range(_LETTERS):
             for shared in (0, 1):
                 code = _OWNED + letter + shared * _LETTERS
                 shapes[code] = _ALPHABET[letter].upper() if shared else _ALPHABET[letter]
                 roles[code] = owner_role(letter)
-                weights[code] = _WEIGHTS["shared"] if shared else 1
+                weights[code] = state_of("shared").weight if shared else 1
     elif mode == "recency":
-        shapes[0], roles[0] = glyphs.unknown, Role.UNKNOWN
+        shapes[0], roles[0] = glyphs.unknown, UNKNOWN_ROLE
         for step in range(HEAT_STEPS):
             shapes[_HEAT + step], roles[_HEAT + step] = glyphs.heat[step], Role.HEAT0 + step
     elif mode == "sharing":

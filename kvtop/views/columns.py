@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from kvtop.state import RequestRow, RequestTable
 from kvtop.state.request_row import WAITING_STATES
+from kvtop.views.block_states import role_of
 from kvtop.views.cells import owner_role
 from kvtop.views.format import UNKNOWN, count, percent, seconds
 from kvtop.views.rows import Role, clean
@@ -36,8 +37,8 @@ class Column:
 STATE_ROLE = {
     "waiting": Role.WARN,
     "preempted": Role.BAD,
-    "swapped": Role.RESERVED,
-    "loading": Role.TRANSFER,
+    "swapped": role_of("reserved"),
+    "loading": role_of("transfer"),
     "prefill": Role.ACCENT,
     "decode": Role.GOOD,
     "finished": Role.DIM,
@@ -90,7 +91,7 @@ def _output(row: RequestRow, _mono: float | None) -> Cell:
 def _blocks(row: RequestRow, _mono: float | None) -> Cell:
     held = row.block_count
     if row.pinned_blocks:
-        return f"{count(held)} {count(row.pinned_blocks)}p", Role.PINNED
+        return f"{count(held)} {count(row.pinned_blocks)}p", role_of("pinned")
     if row.reserved_blocks:
         return f"{count(held)}+{count(row.reserved_blocks)}", Role.TEXT
     return count(held), Role.TEXT
@@ -101,7 +102,7 @@ def _preemptions(row: RequestRow, _mono: float | None) -> Cell:
 
 
 def _cached(row: RequestRow, _mono: float | None) -> Cell:
-    return count(row.cached_tokens), Role.CACHED if row.cached_tokens else Role.DIM
+    return count(row.cached_tokens), role_of("cached") if row.cached_tokens else Role.DIM
 
 
 def _sample(row: RequestRow, _mono: float | None) -> Cell:

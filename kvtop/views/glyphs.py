@@ -3,14 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from kvtop.views.block_states import ALL, STATES, UNKNOWN, place_of
 from kvtop.views.rows import Row
-
-STATE_ORDER = ("free", "cached", "active", "shared", "copying", "transfer", "pinned", "reserved")
 
 
 @dataclass(frozen=True)
 class Glyphs:
-    """``states`` follow `STATE_ORDER`; ``heat`` goes from oldest to newest. ``plain`` replaces what the set
+    """``states`` follow `kvtop.views.block_states.STATES`; ``heat`` goes from oldest to newest. ``plain`` replaces what the set
     lacks, and marks it as one for terminals with nothing but ASCII.
 
     Every glyph is one cell wide. Owners are letters and reference counts digits in every set.
@@ -27,7 +26,7 @@ class Glyphs:
 
     def state(self, name: str) -> str:
         """The glyph of a state by its name; of one not known here, `unknown`."""
-        return self.states[STATE_ORDER.index(name)] if name in STATE_ORDER else self.unknown
+        return (self.states + self.unknown)[place_of(name)]
 
     def text(self, text: str) -> str:
         """``text`` in characters this set has; as long as before."""
@@ -39,13 +38,25 @@ class Glyphs:
         return [Row(self.text(row.text), row.roles) for row in rows]
 
 
-UNICODE = Glyphs(name="unicode", states="·░█▓»⇄◆◇", unknown="?", heat="▁▂▃▄▅▆▇█", cursor="▸", solid="█", chosen="■")
+UNICODE = Glyphs(
+    name="unicode",
+    states="".join(state.glyph for state in STATES),
+    unknown=UNKNOWN.glyph,
+    heat="▁▂▃▄▅▆▇█",
+    cursor="▸",
+    solid="█",
+    chosen="■",
+)
 
 ASCII = Glyphs(
     name="ascii",
-    states=".c#S>%P~",
-    unknown="?",
+    states="".join(state.ascii for state in STATES),
+    unknown=UNKNOWN.ascii,
     heat="_.:-=+*@",
     cursor=">",
-    plain=str.maketrans("·–—−→…×≥≤▸▲▼░█▓»⇄◆◇─│┌┐└┘●○←↑↓", "|--->~x><>^vc#S>%P~-|++++*o<^v"),
+    # The dot stands between the parts of a line here; it means a free block on the map only.
+    plain=str.maketrans(
+        "".join(state.glyph for state in ALL) + "·–—−→…×≥≤▸▲▼─│┌┐└┘●○←↑↓",
+        "".join(state.ascii for state in ALL) + "|--->~x><>^v-|++++*o<^v",
+    ),
 )

@@ -1,12 +1,11 @@
 """What the glyphs of the block map mean, in the mode it is in."""
 
+from kvtop.views.block_states import STATES, role_of
 from kvtop.views.blockmap import BlockMap
-from kvtop.views.cells import AGE_STEPS, SHARE_STEPS, STATE_ROLES, owner_role
+from kvtop.views.cells import AGE_STEPS, SHARE_STEPS, owner_role
 from kvtop.views.fit import Part, Span, fit, part
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import HEAT_STEPS, Role, Row, clean
-
-_ALWAYS = ("free", "cached", "active", "shared")
 
 
 def legend_rows(blockmap: BlockMap, width: int, glyphs: Glyphs = UNICODE) -> list[Row]:
@@ -27,14 +26,15 @@ def legend_rows(blockmap: BlockMap, width: int, glyphs: Glyphs = UNICODE) -> lis
 
 
 def _of_state(name: str, glyphs: Glyphs, weight: int) -> Part:
-    glyph = (glyphs.state(name), STATE_ROLES.get(name, Role.UNKNOWN))
+    glyph = (glyphs.state(name), role_of(name))
     name = clean(name, 24)
     return part(weight, (glyph, (f" {name}", Role.DIM)), (glyph, (f" {name[:4]}", Role.DIM)), "")
 
 
 def _states(blockmap: BlockMap, glyphs: Glyphs) -> list[Part]:
     counts = blockmap.counts()
-    always = _ALWAYS[:2] if blockmap.first else _ALWAYS
+    # No block table reaches into lower tiers: what is used there is told only while there is some.
+    always = [s.name for s in STATES if s.usual and not (blockmap.first and s.counts_as == "used")]
     rare = [name for name in counts if name not in always and counts[name]]
     return [_of_state(name, glyphs, weight) for weight, name in zip(range(20, 0, -1), [*always, *rare], strict=False)]
 

@@ -1,6 +1,7 @@
 """The waiting queue: how many, how long, why the head waits, who comes next."""
 
 from kvtop.state import EngineState, RequestRow
+from kvtop.views.block_states import role_of
 from kvtop.views.exposure import message_rows, not_exposed
 from kvtop.views.fit import Part, exactly, fit, part
 from kvtop.views.format import UNKNOWN, count, plural, seconds, short
@@ -67,7 +68,7 @@ def _facts(row: RequestRow, mono: float | None) -> list[Part]:
         parts.append(part(7, ((f"preempted {count(row.preemptions)}x", Role.WARN),), (("preempted", Role.WARN),), ""))
     if row.state in ("swapped", "loading"):
         where = f"swapped to {clean(row.tier or 'another tier', 16)}"
-        parts.append(part(7, ((where if row.state == "swapped" else "loading its KV", Role.RESERVED),), ""))
+        parts.append(part(7, ((where if row.state == "swapped" else "loading its KV", role_of("reserved")),), ""))
     if row.prompt_tokens is not None:
         output = f"+{count(row.max_tokens)}" if row.max_tokens is not None else ""
         parts.append(part(6, f"{count(row.prompt_tokens)}{output} tokens", f"{count(row.prompt_tokens)}{output}", ""))

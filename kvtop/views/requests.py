@@ -87,7 +87,7 @@ def _row(
             builder.add(" ")
         if row.finished:
             role = Role.DIM
-        elif row.num == selected and role >= Role.FREE:
+        elif row.num == selected and role >= Role.STATE0:
             # Colours of the map are made for cells; under the selection's bar they would be hard to read.
             role = Role.STRONG
         if not column.left and len(text) > size:

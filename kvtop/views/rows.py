@@ -30,15 +30,7 @@ class Role(IntEnum):
     ACCENT = 7
     KEY = 8
     BORDER = 9
-    FREE = 16
-    CACHED = 17
-    ACTIVE = 18
-    SHARED = 19
-    COPYING = 20
-    TRANSFER = 21
-    PINNED = 22
-    RESERVED = 23
-    UNKNOWN = 24
+    STATE0 = 16  # … 31: states of blocks, see `kvtop.views.block_states`
     OWNER0 = 32  # … OWNER0 + OWNERS - 1
     HEAT0 = 48  # … HEAT0 + HEAT_STEPS - 1, oldest first
     SHARE0 = 64  # … SHARE0 + HEAT_STEPS - 1, fewest references first

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from kvtop.protocol import TierLevel
 from kvtop.state import EngineState
 from kvtop.state.tiers import total_name
+from kvtop.views.block_states import STATES, in_bar, role_of
 from kvtop.views.capacity import bar_cells
-from kvtop.views.cells import STATE_ROLES
 from kvtop.views.exposure import message_rows, not_exposed
 from kvtop.views.fit import Span, exactly, fit, line, part
 from kvtop.views.format import UNKNOWN, Number, count, percent, plural, rate, seconds
@@ -19,7 +19,6 @@ HIT_WINDOW = 60.0
 WINDOWS = f"MB/s {FLOW_WINDOW:g}s · hit {HIT_WINDOW:g}s"
 """What flow and hits are taken over; the other figures of the table are levels, or totals since the start."""
 
-_BAR = ("active", "shared", "pinned", "copying", "transfer", "reserved", "cached", "free")
 _BAR_WIDEST = 40
 
 
@@ -133,7 +132,7 @@ def _used(figures: _Figures) -> tuple[str, int]:
 def _flow(total: str) -> Callable[[_Figures], tuple[str, int]]:
     def cell(figures: _Figures) -> tuple[str, int]:
         flow = figures.per_second(total, FLOW_WINDOW)
-        return rate(None if flow is None else flow / 1e6), Role.TRANSFER if flow else Role.DIM
+        return rate(None if flow is None else flow / 1e6), role_of("transfer") if flow else Role.DIM
 
     return cell
 
@@ -173,7 +172,7 @@ def _prefetched(figures: _Figures) -> tuple[str, int]:
 _COLUMNS = (
     _Column("tier", 7, 100, _name),
     _Column("used", 9, 95, _used),
-    _Column("held", 5, 45, _total("blocks_held", Role.RESERVED)),
+    _Column("held", 5, 45, _total("blocks_held", role_of("reserved"))),
     _Column("in", 5, 90, _flow("bytes_in")),
     _Column("out", 5, 89, _flow("bytes_out")),
     _Column("ms/block", 9, 70, _milliseconds),
@@ -239,17 +238,14 @@ def _bar(figures: _Figures, width: int, glyphs: Glyphs) -> list[Span]:
     total = 0 if counts is None else sum(counts.values())
     if counts is None or not total or not width:
         return [("?".ljust(width)[:width], Role.DIM)]
-    names = [*_BAR, *(name for name in counts if name not in _BAR)]
-    cells = bar_cells([counts.get(name, 0) for name in names], total, width)
-    return [
-        (glyphs.state(name) * n, STATE_ROLES.get(name, Role.UNKNOWN)) for name, n in zip(names, cells, strict=True) if n
-    ]
+    names = in_bar(counts)
+    cells = bar_cells([counts[name] for name in names], total, width)
+    return [(glyphs.state(name) * n, role_of(name)) for name, n in zip(names, cells, strict=True) if n]
 
 
 def _legend(width: int, glyphs: Glyphs) -> Row:
-    meanings = (("cached", "cached"), ("reserved", "held for a swapped request"), ("transfer", "being copied"))
     shown = [
-        part(9 - place, ((glyphs.state(name), STATE_ROLES[name]), (f" {meaning}", Role.DIM)), "")
-        for place, (name, meaning) in enumerate(meanings)
+        part(9 - place, ((glyphs.state(s.name), role_of(s.name)), (f" {s.below}", Role.DIM)), "")
+        for place, s in enumerate(sorted((s for s in STATES if s.below), key=lambda s: -s.bar))
     ]
     return fit([*shown, part(3, "in, out: MB/s", "", role=Role.DIM)], width, separator="  ")

@@ -5,24 +5,14 @@ from collections.abc import Sequence
 from kvtop.protocol import Hello
 from kvtop.term.keys import Section
 from kvtop.views import format
+from kvtop.views.block_states import ALL, role_of
 from kvtop.views.glossary import GLOSSARY
-from kvtop.views.glyphs import STATE_ORDER, Glyphs
+from kvtop.views.glyphs import Glyphs
 from kvtop.views.rows import HEAT_STEPS, OWNERS, Role, Row, RowBuilder, clean
 from panels.dialogs.card import wrapped
 
 KEY_COLUMN = 16
 TERM_COLUMN = 20
-
-STATES = {
-    "free": "no owner, no content",
-    "cached": "no owner, content still valid: a prefix may hit it, a need may evict it",
-    "active": "in exactly one block table",
-    "shared": "in more than one block table",
-    "copying": "being copied within its tier",
-    "transfer": "being copied to or from another tier: not readable yet, or not free yet",
-    "pinned": "kept by command: may not be evicted",
-    "reserved": "promised to a request, not yet taken; in lower tiers: held for a swapped request",
-}
 
 
 def _heading(text: str, width: int) -> list[Row]:
@@ -50,9 +40,9 @@ def _key_rows(width: int, keys: Sequence[Section]) -> list[Row]:
 
 def _glyph_rows(width: int, glyphs: Glyphs) -> list[Row]:
     rows = _heading("Glyphs of the block map", width)
-    for i, state in enumerate(STATE_ORDER):
-        rows += _entry(f"{glyphs.state(state)} {state}", STATES[state], width, TERM_COLUMN, Role.FREE + i)
-    rows += _entry(f"{glyphs.unknown} unknown", "a state this version does not know", width, TERM_COLUMN, Role.UNKNOWN)
+    for state in ALL:
+        glyph = glyphs.state(state.name)
+        rows += _entry(f"{glyph} {state.name}", state.meaning, width, TERM_COLUMN, role_of(state.name))
     rows += _entry("A … Z", f"by owner: a letter for each request, {OWNERS} colours", width, TERM_COLUMN, Role.OWNER0)
     rows += _entry("1 … 9 +", "by sharing: how many block tables hold the block", width, TERM_COLUMN, Role.SHARE0 + 3)
     return rows + _entry(

@@ -4,9 +4,10 @@ import pytest
 
 from kvtop.app.keys import SECTIONS
 from kvtop.views.answer import Answer, outcome
+from kvtop.views.block_states import STATES, role_of
 from kvtop.views.columns import COLUMNS
 from kvtop.views.glossary import GLOSSARY
-from kvtop.views.glyphs import ASCII, STATE_ORDER, UNICODE, Glyphs
+from kvtop.views.glyphs import ASCII, UNICODE, Glyphs
 from kvtop.views.rows import HIGHLIGHT, Role, Row
 from panels.dialogs.card import buttons, card, filled, wrapped
 from panels.dialogs.help_text import help_rows
@@ -33,12 +34,12 @@ def test_long_gaps_become_a_rule_and_short_ones_stay() -> None:
 
 @pytest.mark.parametrize("zoom", ZOOMS)
 def test_a_zoomed_row_keeps_every_block_in_order(zoom: object) -> None:
-    row = Row("ab", bytes((Role.ACTIVE, Role.FREE)))
+    row = Row("ab", bytes((role_of("active"), role_of("free"))))
     wide = zoom.widen(row)  # type: ignore[attr-defined]
     assert len(wide.text) == len(wide.roles)
     assert "".join(dict.fromkeys(wide.text.replace(" ", ""))) == "ab"
     for glyph, role in zip(wide.text, wide.roles, strict=True):
-        assert role == {"a": Role.ACTIVE, "b": Role.FREE, " ": Role.TEXT}[glyph]
+        assert role == {"a": role_of("active"), "b": role_of("free"), " ": Role.TEXT}[glyph]
 
 
 def test_a_card_keeps_its_buttons_whatever_it_must_leave_out() -> None:
@@ -72,7 +73,7 @@ def test_help_explains_every_key_number_glyph_and_policy(glyphs: Glyphs, width: 
     for _, terms in GLOSSARY:
         for term in terms:
             assert glyphs.text(" ".join(term.meaning.split()[:3])) in text
-    for state in STATE_ORDER:
+    for state in (s.name for s in STATES):
         assert f"{glyphs.state(state)} {state}" in text
     for axis in hello.axes:
         assert axis.name in text

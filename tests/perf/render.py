@@ -36,7 +36,7 @@ from kvtop.term.depth import ColourDepth  # noqa: E402
 from kvtop.term.front_buffer import FrontBufferApp  # noqa: E402
 from kvtop.views.rows import Row  # noqa: E402
 from panels.block_map import BlockMapPanel  # noqa: E402
-from panels.panel import Look  # noqa: E402
+from panels.panel import Tick  # noqa: E402
 from tests.app.synthetic import ACTIVE, CACHED, FREE, SHARED, SyntheticEngine, SyntheticSource  # noqa: E402
 from tests.term.driver import CountingDriver, driver_of  # noqa: E402
 
@@ -107,7 +107,7 @@ class MapApp(FrontBufferApp[None]):
         yield self.map
 
     def on_mount(self) -> None:
-        self.map.update(Look(self.state, time.monotonic(), Changes(full=True)))
+        self.map.update(Tick(self.state, time.monotonic(), Changes(full=True)))
 
 
 @dataclass
@@ -181,7 +181,7 @@ def map_alone(blocks: int, frames: int, stock: bool) -> Cost:
 
     def advance(number: int, frame: IterationFrame) -> None:
         now = time.monotonic()
-        app.map.update(Look(app.state, now, app.state.apply(frame, now), texts=False))
+        app.map.update(Tick(app.state, now, app.state.apply(frame, now), texts=False))
 
     return asyncio.run(measure(app, app.map, advance, engine, frames))
 

@@ -11,12 +11,13 @@ from kvtop.term.depth import ColourDepth
 from kvtop.term.look_table import LookTable
 from kvtop.term.palette import Palette
 from kvtop.term.strip import CellStrip
+from kvtop.views.block_states import role_of
 from kvtop.views.rows import HIGHLIGHT, Role
 from tests.term.screen_of import differences, terminal, visible
 
 WIDTH, HEIGHT = 17, 3
 PALETTE = Palette(ColourDepth.INDEXED)
-ROLES = [Role.TEXT, Role.STRONG, Role.BAD, Role.TITLE, Role.OWNER0, Role.OWNER0 + 3, Role.FREE]
+ROLES = [Role.TEXT, Role.STRONG, Role.BAD, Role.TITLE, Role.OWNER0, Role.OWNER0 + 3, role_of("free")]
 ROLE_BYTES = [*ROLES, *(role | HIGHLIGHT for role in ROLES)]
 
 row = st.tuples(
@@ -112,7 +113,7 @@ def test_cells_outside_the_screen_are_cut_off() -> None:
 def test_64_random_changes_of_a_map_take_at_most_a_kilobyte() -> None:
     width, height = 200, 47
     random_ = random.Random(4)
-    roles = [Role.FREE, Role.CACHED, Role.SHARED, *(Role.OWNER0 + i for i in range(12))]
+    roles = [role_of("free"), role_of("cached"), role_of("shared"), *(Role.OWNER0 + i for i in range(12))]
     buffer = CellBuffer(width, height, LookTable(PALETTE))
     cells = [bytearray(random_.choices(roles, k=width)) for _ in range(height)]
     sizes = []

@@ -11,6 +11,7 @@ from textual.strip import Strip
 from textual.widgets import Label, Static
 
 from kvtop.term.depth import ColourDepth
+from kvtop.views.block_states import role_of
 from kvtop.views.rows import HIGHLIGHT, Role, Row
 from tests.term.demo_app import DemoApp, Dialog
 from tests.term.driver import CountingDriver, driver_of
@@ -18,7 +19,15 @@ from tests.term.screen_of import differences, terminal, visible
 
 SIZES = [(100, 24), (80, 24), (120, 30)]
 GLYPHS = " ·▒█a7"
-ROLES = [Role.TEXT, Role.FREE, Role.SHARED, Role.OWNER0, Role.OWNER0 + 5, Role.HEAT0 + 2, Role.BAD | HIGHLIGHT]
+ROLES = [
+    Role.TEXT,
+    role_of("free"),
+    role_of("shared"),
+    Role.OWNER0,
+    Role.OWNER0 + 5,
+    Role.HEAT0 + 2,
+    Role.BAD | HIGHLIGHT,
+]
 OPS = ["cells"] * 6 + ["list", "head", "wide", "side", "notice", "quiet", "dialog", "close", "hide", "resize"]
 OPS += ["refresh", "redraw", "theme", "region"]
 

@@ -11,7 +11,8 @@ import pytest
 from kvtop.term import front_buffer, selftest
 from kvtop.term.cell_buffer import CellBuffer
 from kvtop.term.depth import ColourDepth
-from kvtop.views.rows import Role, Row
+from kvtop.views.block_states import role_of
+from kvtop.views.rows import Row
 from tests.term.demo_app import DemoApp, Dialog
 from tests.term.driver import CountingDriver, StallingDriver, driver_of
 from tests.term.screen_of import terminal, visible
@@ -288,12 +289,14 @@ def test_a_dialog_over_a_changing_map_costs_little() -> None:
     async def main() -> None:
         app = DemoApp(driver_class=CountingDriver, depth=ColourDepth.INDEXED)
         async with app.run_test(headless=False, size=(100, 30)) as pilot:
-            rows = [Row("█" * 76, bytes([Role.FREE]) * 76) for _ in range(20)]
+            rows = [Row("█" * 76, bytes([role_of("free")]) * 76) for _ in range(20)]
             app.panel("map").show(rows)
             await app.push_screen(Dialog())
             await pilot.pause(0.1)
             driver_of(app).take()
-            rows[3] = Row("█" * 76, bytes([Role.FREE]) * 10 + bytes([Role.SHARED]) + bytes([Role.FREE]) * 65)
+            rows[3] = Row(
+                "█" * 76, bytes([role_of("free")]) * 10 + bytes([role_of("shared")]) + bytes([role_of("free")]) * 65
+            )
             app.panel("map").show(rows)
             await until(lambda: driver_of(app).written, "a frame")
             assert len(driver_of(app).take().encode()) < 300

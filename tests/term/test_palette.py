@@ -9,6 +9,7 @@ import pytest
 
 from kvtop.term.depth import ColourDepth
 from kvtop.term.palette import Palette
+from kvtop.views.block_states import STATES, role_of
 from kvtop.views.rows import HEAT_STEPS, HIGHLIGHT, OWNERS, Role
 
 COLOURED = [depth for depth in ColourDepth if depth is not ColourDepth.NONE]
@@ -99,7 +100,7 @@ def test_without_colour_there_is_no_colour_code() -> None:
 def test_only_highlights_paint_the_background(depth: ColourDepth) -> None:
     palette = Palette(depth)
     for byte in range(HIGHLIGHT):
-        assert palette.looks[byte].leaves_blanks_alone or byte == Role.PINNED or byte == Role.BAD, byte
+        assert palette.looks[byte].leaves_blanks_alone or byte == role_of("pinned") or byte == Role.BAD, byte
         assert not palette.looks[byte].bg
         lit = palette.looks[byte | HIGHLIGHT]
         assert lit.bg or "7" in lit.attrs, byte
@@ -114,7 +115,7 @@ def test_text_is_in_the_terminals_own_colours(depth: ColourDepth) -> None:
 def test_owners_and_block_states_can_be_told_apart(depth: ColourDepth) -> None:
     palette = Palette(depth)
     assert len({palette.sgr(Role.OWNER0 + i) for i in range(OWNERS)}) == OWNERS
-    states = [Role.FREE, Role.CACHED, Role.ACTIVE, Role.SHARED, Role.COPYING, Role.TRANSFER, Role.PINNED, Role.RESERVED]
+    states = [role_of(state.name) for state in STATES]
     assert len({palette.sgr(state) for state in states}) == len(states)
 
 

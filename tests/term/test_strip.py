@@ -7,6 +7,7 @@ from kvtop.term.depth import ColourDepth
 from kvtop.term.palette import Palette
 from kvtop.term.replay import Replay
 from kvtop.term.strip import CellStrip
+from kvtop.views.block_states import role_of
 from kvtop.views.rows import HIGHLIGHT, Role, Row
 
 PALETTE = Palette(ColourDepth.INDEXED)
@@ -18,7 +19,7 @@ def strip(text: str, roles: Sequence[int] | None = None) -> CellStrip:
 
 
 def test_it_paints_what_its_segments_say() -> None:
-    roles = [Role.TEXT, Role.BAD, Role.BAD, Role.TEXT, Role.TITLE, Role.FREE | HIGHLIGHT]
+    roles = [Role.TEXT, Role.BAD, Role.BAD, Role.TEXT, Role.TITLE, role_of("free") | HIGHLIGHT]
     ours = strip("ab  c█", roles)
     theirs = "".join(ours.render_style(s.style, s.text, CONSOLE._color_system) for s in ours)  # type: ignore[arg-type]
     assert Replay(6, 1).feed(ours.render(CONSOLE)).shown() == Replay(6, 1).feed(theirs).shown()

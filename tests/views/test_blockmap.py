@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvtop.state import Changes, EngineState
+from kvtop.views.block_states import ALL, role_of
 from kvtop.views.blockmap import BlockMap
 from kvtop.views.cells import MODES
-from kvtop.views.glyphs import ASCII, STATE_ORDER, UNICODE, Glyphs
+from kvtop.views.glyphs import ASCII, UNICODE, Glyphs
 from kvtop.views.legend import legend_rows
 from kvtop.views.rows import HIGHLIGHT, Role, Row
 from tests.state.model import ToyEngine
@@ -31,7 +32,7 @@ def text(blockmap: BlockMap) -> list[str]:
 def test_one_cell_a_block_by_state() -> None:
     blockmap = drawn(scene(), 32, 3)
     assert text(blockmap) == ["▓▓█████████░░░░░" + "·" * 16, "·" * 32, " " * 32]
-    assert blockmap.row(0).roles[:3] == bytes((Role.SHARED, Role.SHARED, Role.ACTIVE))
+    assert blockmap.row(0).roles[:3] == bytes((role_of("shared"), role_of("shared"), role_of("active")))
     assert blockmap.scale == "1 cell = 1 block"
 
 
@@ -200,12 +201,12 @@ def test_a_state_unknown_here_is_shown_as_unknown_and_named_states_wherever_the_
     blocks = [(0, 1, 0, 1, 1, 16, 0, 0), (1, 1, 1, 1, 1, 16, 0, 0), (2, 62, 2, -1, 0, 0, 0, 0)]
     blockmap = drawn(scene(odd, blocks=blocks), 32, 2)
     assert text(blockmap)[0] == "█?" + "·" * 30
-    assert blockmap.row(0).roles[1] == Role.UNKNOWN
+    assert blockmap.row(0).roles[1] == role_of("unknown")
 
 
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
 def test_every_state_and_step_has_its_own_shape(glyphs: Glyphs) -> None:
-    assert len({*glyphs.states, glyphs.unknown}) == len(STATE_ORDER) + 1
+    assert len({*glyphs.states, glyphs.unknown}) == len(ALL)
     assert len(set(glyphs.heat)) == 8
     if glyphs is ASCII:
         assert (glyphs.states + glyphs.heat + glyphs.unknown + glyphs.cursor).isascii()
