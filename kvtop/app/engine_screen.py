@@ -139,13 +139,15 @@ class EngineScreen(Screen[None]):
         now = self._now()
         changes = self.feed.drain(now)
         self._arrived_events += len(changes.events)
-        if not self.feed.held:
-            self._fresh = changes if not self._fresh else self._fresh.merge(changes)
         if not self._in_sight():
+            # Whatever uncovers it draws everything anew; what happens until then, maybe for a night, is not gathered.
+            self._fresh = Changes(full=True)
             top = self.app.screen
             if text_due and isinstance(top, PagerScreen) and top.live:
                 top.reload()
             return
+        if not self.feed.held:
+            self._fresh = Changes.together([self._fresh, changes])
         if self.focused is None and self.app.screen is self:
             # What is hidden cannot keep the focus: it is lost while the terminal is too small.
             last = self.panels[self._last_focus]

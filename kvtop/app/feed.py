@@ -25,22 +25,21 @@ class Feed:
 
     def drain(self, now: float) -> Changes:
         """Takes over all that came since the last call."""
-        changes = Changes()
+        news: list[Changes] = []
         for item in self.source.poll():
             if isinstance(item, LinkUp):
-                new = self.live.link_up(now)
+                news.append(self.live.link_up(now))
             elif isinstance(item, LinkDown):
-                new = self.live.link_down(item.reason, item.retrying, now)
+                news.append(self.live.link_down(item.reason, item.retrying, now))
             else:
-                new = self.live.apply(item, now)
-            changes = new if not changes else changes.merge(new)
+                news.append(self.live.apply(item, now))
         if self.live.resync and now - self._asked_at > KEYFRAME_EVERY:
             self._asked_at = now
             self.source.request_keyframe()
         if self._still is not None:
             # The one thing that is shown live even then: whether the engine is still there.
             self._still.link, self._still.bye = self.live.link, self.live.bye
-        return changes
+        return Changes.together(news)
 
     def hold(self, now: float) -> None:
         """From now on the view stands still; the live state goes on."""

@@ -1,5 +1,6 @@
 """What one or more frames changed, so that a screen redraws that and nothing else."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -51,21 +52,24 @@ class Changes:
             or len(self.blocks)
         )
 
-    def merge(self, later: "Changes") -> "Changes":
-        """What this and then ``later`` changed."""
-        if not len(later.blocks):
-            blocks = self.blocks
-        elif not len(self.blocks):
-            blocks = later.blocks
-        else:
-            blocks = np.union1d(self.blocks, later.blocks)
-        return Changes(
-            full=self.full or later.full,
-            blocks=blocks,
-            requests=self.requests | later.requests,
-            events=self.events + later.events,
-            hello=self.hello or later.hello,
-            policy=self.policy or later.policy,
-            link=self.link or later.link,
-            numbers=self.numbers or later.numbers,
-        )
+    @classmethod
+    def together(cls, parts: "Sequence[Changes]") -> "Changes":
+        """What ``parts`` changed one after the other."""
+        news = [part for part in parts if part]
+        if len(news) == 1:
+            return news[0]
+        together = cls()
+        blocks = []
+        for part in news:
+            together.full |= part.full
+            together.hello |= part.hello
+            together.policy |= part.policy
+            together.link |= part.link
+            together.numbers |= part.numbers
+            together.requests |= part.requests
+            together.events += part.events
+            if len(part.blocks):
+                blocks.append(part.blocks)
+        if blocks:
+            together.blocks = blocks[0] if len(blocks) == 1 else np.unique(np.concatenate(blocks))
+        return together

@@ -193,12 +193,13 @@ def test_faults_and_byes_are_kept_and_replies_are_not_the_states_business(state:
 def test_changes_merge(state: EngineState) -> None:
     toy = ToyEngine(8, 3)
     state.apply(toy.keyframe(), 0.0)
-    merged = Changes()
+    parts = []
     seen: set[int] = set()
     for _ in range(20):
         changes = state.apply(toy.step(), 0.0)
         seen |= set(changes.blocks.tolist())
-        merged = merged.merge(changes)
+        parts.append(changes)
+    merged = Changes.together([Changes(), *parts])
     assert set(merged.blocks.tolist()) == seen
     assert list(merged.blocks) == sorted(seen)
     assert merged
