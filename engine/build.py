@@ -25,6 +25,7 @@ from engine.requests.request import Request
 from engine.scheduling.scheduler import Scheduler
 from engine.serving.describe import hello
 from engine.serving.server import Server
+from engine.serving.submission import Vocabulary
 from engine.serving.telemetry import Telemetry
 from engine.tiers.opening import open_stores, open_tiers
 from engine.tiers.store import StoreError
@@ -165,7 +166,9 @@ def build(
         engine,
         telemetry,
         Publisher(greeting, folder),
+        vocabulary=Vocabulary(facts.vocab, facts.eos_ids, model.tokenizer.token_bytes),
         arrivals=None if workload is None else workload.arrivals(),
+        expose_text=config.expose_text,
         queue_limit=MIX_QUEUE,
         ledger_every=config.ledger_every,
         watchdog=config.watchdog,

@@ -3,16 +3,20 @@
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from engine.requests.batch import Runner, StepOutput
+from engine.requests.batch import DeviceLost, Runner, StepOutput
 from engine.requests.request import Request
 from engine.scheduling.kv_switch import Storage
 from engine.scheduling.output import Plan
 from engine.scheduling.scheduler import Scheduler
+from engine.words import counted, one_line
 
 TRANSFER_WAIT = 0.05
 """Seconds a step waits at most for a copy between tiers where nothing can run before; commands wait as long."""
+
+MAX_FAILED_STEPS = 8
+"""Iterations in a row that fail twice each before the engine gives up: it would only end one request after the other."""
 
 BATCH_HISTORY = 512
 """Iterations of which the batch size is remembered (for snapshots)."""
@@ -32,6 +36,28 @@ class Step:
     ended: float
     transfer_wait_ms: float = 0.0
     """Spent waiting for copies between tiers since the step before, because nothing could run until one ended."""
+    faults: tuple[str, ...] = ()
+    """What went wrong in the batch as a whole, a sentence each; where it could not be repeated, ``finished`` has all that
+    ran in it."""
+    fatal: str | None = None
+    """Why no further iteration would be of use, in a sentence."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """How computing one batch went."""
+
+    output: StepOutput = field(default_factory=lambda: StepOutput([]))
+    copied: bool = False
+    """The plan's copies were carried out."""
+    failed: bool = False
+    device_lost: bool = False
+    faults: list[str] = field(default_factory=list)
+
+    def fail(self, what: str, error: Exception) -> None:
+        self.failed = True
+        self.device_lost = isinstance(error, DeviceLost)
+        self.faults.append(f"{what}: {one_line(error)}")
 
 
 class Engine:
@@ -51,6 +77,8 @@ class Engine:
         self.storage = storage
         self.clock = clock
         self.iteration = 0
+        self.failed_steps = 0
+        """Iterations in a row whose batch could not be computed."""
         self.batch_sizes: deque[int] = deque(maxlen=BATCH_HISTORY)
         self._waited = 0.0
 
@@ -76,11 +104,13 @@ class Engine:
         waited, self._waited = self._waited, 0.0
         if plan.items and self.scheduler.tiers is not None:
             self.scheduler.tiers.went_on()
-        output = StepOutput([])
-        if plan.items or plan.copies:
-            output = self.runner.run(plan.items, plan.copies)
+        attempt = self._attempt(plan)
+        output = attempt.output
         ended = self.clock()
-        finished = self.scheduler.commit(plan, output.tokens, ended, output.candidates)
+        if attempt.failed:
+            finished = self.scheduler.abandon(plan, attempt.faults[-1], ended, copied=attempt.copied)
+        else:
+            finished = self.scheduler.commit(plan, output.tokens, ended, output.candidates, output.failures)
         self.batch_sizes.append(len(plan.items))
         committed = self.clock()
         schedule_ms = 1000.0 * ((planned - began) + (committed - ended))
@@ -94,7 +124,48 @@ class Engine:
             output.sample_ms,
             committed,
             waited,
+            tuple(attempt.faults),
+            self._fatal(plan, attempt),
         )
+
+    def _attempt(self, plan: Plan) -> Attempt:
+        """Computes the batch, a second time where the first fails.
+
+        Items can be computed again: they write where nothing is read yet. Copies cannot, since the source of one may have
+        been overwritten by a later one; so they are carried out first, by themselves.
+        """
+        attempt = Attempt()
+        try:
+            if plan.copies:
+                attempt.output = self.runner.run((), plan.copies)
+            attempt.copied = True
+        except Exception as error:
+            attempt.fail(f"copying {counted(len(plan.copies), 'block')} failed", error)
+            return attempt
+        while plan.items:
+            try:
+                output = self.runner.run(plan.items)
+                attempt.output = replace(output, prepare_ms=attempt.output.prepare_ms + output.prepare_ms)
+                attempt.failed = False
+                break
+            except Exception as error:
+                again = attempt.failed
+                batch = f"the batch of {counted(len(plan.items), 'request')} failed"
+                attempt.fail(f"{batch} {'again' if again else 'and is repeated'}", error)
+                if again or attempt.device_lost:
+                    break
+        return attempt
+
+    def _fatal(self, plan: Plan, attempt: Attempt) -> str | None:
+        if not attempt.failed:
+            self.failed_steps = 0 if plan.items else self.failed_steps
+            return None
+        self.failed_steps += 1
+        if attempt.device_lost:
+            return f"the device is lost: {attempt.faults[-1]}"
+        if self.failed_steps >= MAX_FAILED_STEPS:
+            return f"{self.failed_steps} iterations in a row failed, the last so: {attempt.faults[-1]}"
+        return None
 
     def _wait(self) -> float:
         """Until a copy between tiers has ended; returns how many milliseconds that took."""

@@ -26,7 +26,6 @@ TINY = ModelConfig(
     head_size=16,
     vocab=512,
     context=4096,
-    eos_ids=frozenset({ByteTokenizer.STOP}),
     random_weights=True,
 )
 """Small enough that a step takes a millisecond on a CPU."""
@@ -42,7 +41,6 @@ SMOLLM2_SHAPE = ModelConfig(
     vocab=49_152,
     context=8192,
     rope_base=100_000.0,
-    eos_ids=frozenset({ByteTokenizer.STOP}),
     random_weights=True,
 )
 """Stands in for the demo's model where that cannot be had: the text is noise, time and memory are the real ones."""

@@ -10,8 +10,8 @@ from engine.memory.window import first_seen
 from engine.model.attention.base import AttentionBackend, lay_out_groups
 from engine.model.decoder import Decoder
 from engine.model.kv_cache import KVCache
-from engine.model.sampler import Draw, Sampler, SamplerError, likeliest
-from engine.requests.batch import BatchItem, BlockCopy, StepOutput
+from engine.model.sampler import Draw, Sampler, likeliest
+from engine.requests.batch import BatchItem, BlockCopy, DeviceLost, StepOutput
 
 
 class ModelRunner:
@@ -29,9 +29,16 @@ class ModelRunner:
     def run(self, items: Sequence[BatchItem], copies: Sequence[BlockCopy] = ()) -> StepOutput:
         """Copy the blocks, then write the KV of every item and sample where asked.
 
-        Raises ValueError for an item outside its block table, its known tokens or the model's context, and for a copy
-        outside the pool, before anything is written; `engine.model.sampler.SamplerError` when the logits are not finite.
+        Rows whose logits are no numbers are told as failures. Raises ValueError for an item outside its block table, its
+        known tokens or the model's context, and for a copy outside the pool, before anything is written; and
+        `engine.requests.batch.DeviceLost` when the accelerator fails.
         """
+        try:
+            return self._run(items, copies)
+        except torch.AcceleratorError as error:
+            raise DeviceLost(str(error)) from error
+
+    def _run(self, items: Sequence[BatchItem], copies: Sequence[BlockCopy]) -> StepOutput:
         began = time.perf_counter()
         self._check(items)
         if not items:
@@ -53,16 +60,23 @@ class ModelRunner:
         draws = [Draw(each.sampling, each.num, item.start + item.count) for item in items for each in item.drawing]
         sampled = self.sampler.sample(logits if rows == list(range(len(logits))) else logits[rows], draws)
         candidates = likeliest(logits[[row for row, _ in beams]], [item.candidates for _, item in beams])
-        _must_be_numbers([(draw.request, draw.position) for draw in draws], sampled.bad)
-        _must_be_numbers(
-            [(item.request.num, item.start + item.count) for _, item in beams], [found is None for found in candidates]
-        )
+        failures = {
+            draw.request: f"the logits at position {draw.position} are not finite numbers"
+            for draw, bad in zip(draws, sampled.bad, strict=True)
+            if bad
+        }
+        failures |= {
+            item.request.num: f"the logits at position {item.start + item.count} are not finite numbers"
+            for (_, item), found in zip(beams, candidates, strict=True)
+            if found is None
+        }
         return StepOutput(
             sampled.tokens,
             (computed - prepared) * 1e3,
             (time.perf_counter() - computed) * 1e3,
-            [found for found in candidates if found is not None],
+            [found or [] for found in candidates],
             prepare_ms=(prepared - began) * 1e3,
+            failures=failures,
         )
 
     def _check(self, items: Sequence[BatchItem]) -> None:
@@ -89,10 +103,3 @@ class ModelRunner:
             strange = int(tokens[(tokens < 0) | (tokens >= vocab)][0])
             raise ValueError(f"request {item.request.id}: token {strange} is not in the vocabulary of {vocab}")
         return tokens
-
-
-def _must_be_numbers(rows: Sequence[tuple[int, int]], bad: Sequence[bool]) -> None:
-    """``rows``: number and position of each request that wanted a token. Raises `SamplerError` for the first bad one."""
-    for (request, position), broken in zip(rows, bad, strict=True):
-        if broken:
-            raise SamplerError(f"request {request}: logits at position {position} are not finite")

@@ -25,10 +25,6 @@ Masses = np.ndarray[tuple[int], np.dtype[np.float32]]
 """Probability mass of each token, none negative; together about 1."""
 
 
-class SamplerError(ArithmeticError):
-    """The model produced logits that are not numbers."""
-
-
 @dataclass(frozen=True, slots=True)
 class Draw:
     """What one row needs to be sampled. ``request`` is its number, ``position`` that of the new token."""

@@ -49,7 +49,8 @@ class StepOutput:
     blocks for it, the model's forward pass, choosing tokens.
 
     ``candidates``: for each item that wants some, tokens with their log-probabilities (nats), likeliest first, of equals
-    the lower token; fewer where the vocabulary has no more.
+    the lower token; fewer where the vocabulary has no more. ``failures``: requests whose rows came to nothing, by num, and
+    why, in a sentence; what stands for them in ``tokens`` and ``candidates`` means nothing.
     """
 
     tokens: list[int]
@@ -57,9 +58,18 @@ class StepOutput:
     sample_ms: float = 0.0
     candidates: list[list[tuple[int, float]]] = field(default_factory=list)
     prepare_ms: float = 0.0
+    failures: dict[int, str] = field(default_factory=dict)
+
+
+class DeviceLost(RuntimeError):
+    """Nothing can be computed on the device any more, by this process."""
 
 
 class Runner(Protocol):
-    """Runs one batch. The real one holds a model and a KV cache; tests and the simulator bring their own."""
+    """Runs one batch. The real one holds a model and a KV cache; tests and the simulator bring their own.
+
+    A row that fails is told in the output. An exception means that the batch as a whole came to nothing: it may be run
+    again, unless it is `DeviceLost`.
+    """
 
     def run(self, items: Sequence[BatchItem], copies: Sequence[BlockCopy] = ()) -> StepOutput: ...

@@ -8,13 +8,15 @@ prompt too): so the penalty weighs an answer alike after any prompt. And the sea
 before the worst of ``width`` finished ones, which changes nothing but the time it takes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 Candidate = tuple[int, float]
 """A token and its log-probability after a beam."""
 
 MIN_WIDTH, MAX_WIDTH = 2, 16
+
+MAX_PENALTY = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,7 @@ class Search:
     def __post_init__(self) -> None:
         if not MIN_WIDTH <= self.width <= MAX_WIDTH:
             raise ValueError(f"a beam search of width {self.width} is not possible; choose {MIN_WIDTH} to {MAX_WIDTH}")
-        if not -10.0 <= self.length_penalty <= 10.0:
-            raise ValueError(f"length penalty {self.length_penalty} is not in -10…10")
+        check_penalty(self.length_penalty)
 
     @property
     def candidates(self) -> int:
@@ -67,17 +68,19 @@ class Search:
         outputs: Sequence[Sequence[int]],
         totals: Sequence[float],
         candidates: Sequence[Sequence[Candidate]],
+        stops: Callable[[int, int], bool] = lambda parent, token: False,
     ) -> list[Child]:
         """One step of beams (best first) of equal length; those that stop are set aside, the best others returned.
 
-        Best first; of equal ones that of the better parent comes first, then the lower token.
+        A beam stops with a token of ``stop_ids``, and where ``stops(parent, token)`` says that its text does. Best first;
+        of equal ones that of the better parent comes first, then the lower token.
         """
         stopped: list[Child] = []
         going: list[Child] = []
         for parent, (total, offered) in enumerate(zip(totals, candidates, strict=True)):
             for token, log_probability in offered:
                 child = Child(parent, token, total + log_probability)
-                (stopped if token in self.stop_ids else going).append(child)
+                (stopped if token in self.stop_ids or stops(parent, token) else going).append(child)
         for child in sorted(stopped, key=_rank):
             self._finish((*outputs[child.parent], child.token), child.total)
         return sorted(going, key=_rank)[: self.width]
@@ -107,6 +110,12 @@ class Search:
         # Of equals, the one that finished first stays ahead: the sort is stable.
         self.finished.sort(key=_worth)
         del self.finished[self.width :]
+
+
+def check_penalty(penalty: float) -> None:
+    """Raises ValueError for one that no search can have."""
+    if not -MAX_PENALTY <= penalty <= MAX_PENALTY:
+        raise ValueError(f"length_penalty: {penalty} is not in -{MAX_PENALTY}…{MAX_PENALTY}")
 
 
 def _rank(child: Child) -> tuple[float, int, int]:

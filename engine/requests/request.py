@@ -1,10 +1,14 @@
 """A request as the scheduler sees it: its tokens, its block table, its limits, and where its time went."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from engine.requests.beam import Beam
+from engine.requests.fields import real, whole
+from engine.requests.output_text import OutputText
 from engine.requests.retention import Retention
+from engine.requests.stopping import StopRules
 
 
 class RequestState(StrEnum):
@@ -33,10 +37,19 @@ class SamplingParams:
     seed: int | None = None
 
     def __post_init__(self) -> None:
+        """Raises ValueError, naming the field, for what is not such a number."""
+        object.__setattr__(self, "temperature", real("temperature", self.temperature))
+        object.__setattr__(self, "top_p", real("top_p", self.top_p))
         if not 0.0 <= self.temperature <= 100.0:
-            raise ValueError(f"temperature {self.temperature} is not in 0…100")
+            raise ValueError(f"temperature: {self.temperature} is not in 0…100")
         if not 0.0 < self.top_p <= 1.0:
-            raise ValueError(f"top_p {self.top_p} is not in (0, 1]")
+            raise ValueError(f"top_p: {self.top_p} is not in (0, 1]")
+        if self.seed is not None:
+            object.__setattr__(self, "seed", whole("seed", self.seed, SEEDS[0], SEEDS[-1]))
+
+
+SEEDS = range(-(1 << 63), 1 << 64)
+"""All that fit 64 bits, with a sign or without."""
 
 
 @dataclass(slots=True)
@@ -69,7 +82,14 @@ class Request:
     priority: int = 0
     label: str | None = None
     sampling: SamplingParams = field(default_factory=SamplingParams)
+    stop: StopRules = field(default_factory=StopRules)
+    """What it asked to be stopped by."""
     stop_ids: frozenset[int] = frozenset()
+    """All tokens that end it, the model's end of sequence among them unless it ignores that."""
+    text: OutputText | None = None
+    """The text of its output, where somebody needs that: to find stop strings, or to read it."""
+    on_output: Callable[["Request"], None] | None = None
+    """Told, on the engine's thread, when it has one token more and when it has ended."""
     cache_salt: str = ""
     retention: tuple[Retention, ...] = ()
     """What parts of it are worth keeping in the cache, and for how long."""
@@ -178,3 +198,8 @@ class Request:
             self.times.decode += spent
         self.state = state
         self.times.since = now
+        if state is RequestState.FINISHED:
+            if self.text is not None:
+                self.text.finish()
+            if self.on_output is not None:
+                self.on_output(self)

@@ -4,10 +4,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from engine.requests.fields import real, whole
+
 DEFAULT_PRIORITY = 35
 """Of blocks nobody asked to keep."""
 
 HIGHEST_PRIORITY = 100
+
+MAX_PLACE = 2**31 - 1
+"""Of a token in a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +29,16 @@ class Retention:
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        if self.start < 0 or (self.end is not None and self.end <= self.start):
-            raise ValueError(f"tokens {self.start} to {self.end} are no range of tokens to retain")
-        if not 0 <= self.priority <= HIGHEST_PRIORITY:
-            raise ValueError(f"retention priority {self.priority} is not in 0…{HIGHEST_PRIORITY}")
-        if self.seconds is not None and not (math.isfinite(self.seconds) and self.seconds > 0):
-            raise ValueError(f"a retention of {self.seconds} seconds is not possible: give more than 0, or none")
+        object.__setattr__(self, "start", whole("retention start", self.start, 0, MAX_PLACE))
+        object.__setattr__(self, "priority", whole("retention priority", self.priority, 0, HIGHEST_PRIORITY))
+        if self.end is not None:
+            object.__setattr__(self, "end", whole("retention end", self.end, 0, MAX_PLACE))
+            if self.end <= self.start:
+                raise ValueError(f"retention: tokens {self.start} to {self.end} are no range of tokens")
+        if self.seconds is not None:
+            object.__setattr__(self, "seconds", real("retention seconds", self.seconds))
+            if self.seconds <= 0:
+                raise ValueError(f"retention: {self.seconds} seconds are not possible: give more than 0, or none")
 
 
 def of_tokens(ranges: Sequence[Retention], first: int, end: int, now: float) -> tuple[int, float] | None:

@@ -9,10 +9,9 @@ from engine.memory.pool import BlockPool
 from engine.memory.prefix import extend_hashes
 from engine.policies.capacity import CapacityRule
 from engine.policies.policy_set import PolicySet
+from engine.requests.fields import MAX_TOKEN_ID
 from engine.requests.request import NO_BLOCK, Request
 from engine.scheduling.beam_blocks import blocks_of_others
-
-MAX_TOKEN_ID = 2**31 - 1
 
 
 def check_servable(request: Request, pool: BlockPool, max_model_len: int) -> None:

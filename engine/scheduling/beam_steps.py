@@ -22,6 +22,7 @@ from engine.requests.request import FinishReason, Request, RequestState
 from engine.scheduling.forking import add_samples
 from engine.scheduling.progress import append_token
 from engine.scheduling.roster import Roster
+from engine.words import one_line
 
 
 def add_beams(request: Request, nums: list[int], length_penalty: float = 1.0) -> None:
@@ -61,14 +62,25 @@ def _step(roster: Roster, beam: Beam[Request], now: float) -> list[Request]:
     parents, leader, search = beam.live, beam.leader, beam.search
     outputs = [parent.token_ids[parent.prompt_tokens :] for parent in parents]
     totals = [parent.score or 0.0 for parent in parents]
-    children = search.advance(outputs, totals, [beam.reported[slot] for slot in beam.order])
+    texts = [parent.text for parent in parents]
+
+    def stops(parent: int, token: int) -> bool:
+        text = texts[parent]
+        return text is not None and text.would_stop(token)
+
+    try:
+        children = search.advance(outputs, totals, [beam.reported[slot] for slot in beam.order], stops)
+    except Exception as error:
+        why = f"its next tokens could not be made text: {one_line(error)}"
+        return end_beams(roster, beam, FinishReason.ERROR, now, why)
     beam.reported.clear()
     roster.totals.decode_tokens += max(1, len(children))
     grown = [child.total for child in children]
     if search.over(grown, leader.output_tokens + 1, leader.max_tokens):
         best = search.best([(*outputs[child.parent], child.token) for child in children], grown)
         return end_beams(roster, beam, None, now, best=best)
-    _reorganise(roster, beam, children, now)
+    if (failed := _reorganise(roster, beam, children, now)) is not None:
+        return end_beams(roster, beam, FinishReason.ERROR, now, failed)
     return []
 
 
@@ -91,7 +103,8 @@ def _place(beam: Beam[Request], children: Sequence[Child]) -> dict[int, Child]:
     return dict(sorted(slots.items(), key=lambda pair: rank[id(pair[1])]))
 
 
-def _reorganise(roster: Roster, beam: Beam[Request], children: Sequence[Child], now: float) -> None:
+def _reorganise(roster: Roster, beam: Beam[Request], children: Sequence[Child], now: float) -> str | None:
+    """The slots hold ``children`` from now on. Returns why the group cannot go on, None where it can."""
     leader = beam.leader
     slots = _place(beam, children)
     # As they are before anything changes.
@@ -110,11 +123,15 @@ def _reorganise(roster: Roster, beam: Beam[Request], children: Sequence[Child], 
         _leave(roster, beam, beam.members[slot], now)
         beam.members[slot].enter(RequestState.WAITING, now)
         beam.members[slot].score = None
+    failed = None
     for slot, child in slots.items():
-        append_token(beam.members[slot], child.token, roster.max_model_len, now)
+        ending = append_token(beam.members[slot], child.token, roster.max_model_len, now)
+        if ending is not None and ending.reason is FinishReason.ERROR:
+            failed = ending.detail
         beam.members[slot].score = child.total
     beam.order = list(slots)
     _promise(roster, beam)
+    return failed
 
 
 def _share_new(roster: Roster, member: Request, parent: "_Lineage", now: float) -> None:
@@ -137,12 +154,14 @@ class _Lineage:
         self.tokens, self.hashes, self.table = list(parent.token_ids), list(parent.hashes), list(parent.block_table)
         self.holes, self.chained, self.computed = parent.holes, parent.chained, parent.computed
         self.blocks = list(parent.held)
+        self.text = None if parent.text is None else parent.text.copy()
 
     def give(self, child: Request) -> None:
         child.token_ids, child.hashes, child.block_table = list(self.tokens), list(self.hashes), list(self.table)
         child.holes, child.chained, child.computed = self.holes, self.chained, self.computed
         child.computed_ever = max(child.computed_ever, self.computed)
         child.takeovers += 1
+        child.text = self.text
 
 
 def _promise(roster: Roster, beam: Beam[Request]) -> None:
@@ -250,13 +269,37 @@ def end_beams(
     for member, hypothesis, its_reason in zip(beam.members, found, reasons, strict=True):
         member.token_ids = [*prompt, *(hypothesis.output if hypothesis else ())]
         member.hashes, member.score = [], hypothesis.total if hypothesis else None
-        member.finish_reason, member.finish_detail, member.max_tokens = its_reason, detail, leader.max_tokens
+        member.finish_reason, member.max_tokens = its_reason, leader.max_tokens
+        _retell(member)
+        member.finish_detail = _stopped_by(member) if its_reason is FinishReason.STOP else detail
         if hypothesis and member.first_token is None:
             member.first_token, member.last_token = leader.first_token or now, now
     for member in beam.seen:
         if member in parked:
             roster.totals.count_end(member.finish_reason)
     return beam.seen
+
+
+def _retell(member: Request) -> None:
+    """Its text is that of the output it ends with."""
+    if member.text is None:
+        return
+    output = member.token_ids[member.prompt_tokens :]
+    if output and output[-1] in member.stop_ids:
+        output.pop()
+    try:
+        member.text = member.text.of(output)
+    except Exception:
+        # Only where the tokenizer failed before, and the group ends because of that.
+        member.text = member.text.fresh()
+
+
+def _stopped_by(member: Request) -> str:
+    """What ended the output of a beam that was stopped."""
+    last = member.token_ids[-1]
+    if last in member.stop_ids or member.text is None or member.text.matched is None:
+        return member.stop.name(last)
+    return f"stop string {member.text.matched!r}"
 
 
 def _reason(found: Hypothesis | None, reason: FinishReason | None) -> FinishReason:

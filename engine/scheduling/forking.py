@@ -46,6 +46,7 @@ def add_samples(request: Request, nums: list[int]) -> None:
             hashes=[],
             samples=[],
             sampling=_own_seed(request.sampling, place),
+            text=None if request.text is None else request.text.fresh(),
         )
         for place, num in enumerate(nums, start=1)
     ]
@@ -66,8 +67,8 @@ def take_tokens(roster: Roster, item: BatchItem, tokens: list[int], now: float) 
     request.samples = []
     forks = zip(item.forks, tokens[1:], strict=True)
     finished = [sample for sample, token in forks if _fork(roster, request, sample, token, now)]
-    if (reason := append_token(request, tokens[0], roster.max_model_len, now)) is not None:
-        roster.end(request, reason, now)
+    if (ending := append_token(request, tokens[0], roster.max_model_len, now)) is not None:
+        roster.end(request, ending.reason, now, ending.detail)
         finished.append(request)
     return finished
 
@@ -78,14 +79,14 @@ def _fork(roster: Roster, parent: Request, sample: Request, token: int, now: flo
     sample.times = replace(parent.times)
     sample.state = RequestState.PREFILL
     sample.started, sample.max_tokens, sample.kv_dtype = parent.started, parent.max_tokens, parent.kv_dtype
-    reason = append_token(sample, token, roster.max_model_len, now)
-    if reason is None and not _may_run(roster, parent, sample):
+    ending = append_token(sample, token, roster.max_model_len, now)
+    if ending is None and not _may_run(roster, parent, sample):
         sample.enter(RequestState.WAITING, now)
         roster.queue(sample)
         return False
     roster.fork(sample)
-    if reason is not None:
-        roster.end(sample, reason, now)
+    if ending is not None:
+        roster.end(sample, ending.reason, now, ending.detail)
         return True
     share_table(parent, sample, roster.pool, now)
     sample.cached = sample.computed_ever = parent.computed

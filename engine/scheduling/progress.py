@@ -4,7 +4,8 @@ from engine.memory.places import first_needed_place
 from engine.memory.pool import BlockPool
 from engine.memory.prefix import NO_HASH, extend_hashes
 from engine.requests.batch import BatchItem
-from engine.requests.request import NO_BLOCK, FinishReason, Request, RequestState
+from engine.requests.ending import Ending, ending_after
+from engine.requests.request import NO_BLOCK, Request, RequestState
 from engine.requests.retention import of_tokens
 
 
@@ -69,16 +70,14 @@ def drop_unseen(request: Request, pool: BlockPool, now: float) -> int:
     return request.holes - before
 
 
-def append_token(request: Request, token: int, max_model_len: int, now: float) -> FinishReason | None:
-    """The next token was sampled. Returns why the request ends with it, None when it goes on."""
+def append_token(request: Request, token: int, max_model_len: int, now: float) -> Ending | None:
+    """The next token was sampled. Returns how the request ends with it, None when it goes on."""
     request.token_ids.append(token)
     if request.first_token is None:
         request.first_token = now
     request.last_token = now
     if request.state is RequestState.PREFILL:
         request.enter(RequestState.DECODE, now)
-    if token in request.stop_ids:
-        return FinishReason.STOP
-    if request.output_tokens >= request.max_tokens or len(request.token_ids) >= max_model_len:
-        return FinishReason.LENGTH
-    return None
+    if request.on_output is not None:
+        request.on_output(request)
+    return ending_after(request, token, max_model_len)

@@ -20,6 +20,7 @@ Decisions where the sources differ or leave it open:
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from engine.memory.compaction import Compaction, Job, Move
 from engine.memory.copies import PendingCopies
@@ -37,6 +38,7 @@ from engine.scheduling import kv_switch, ledger, tiering
 from engine.scheduling.admission import check_servable
 from engine.scheduling.beam_steps import end, go_on, report
 from engine.scheduling.draft import Draft
+from engine.scheduling.failing import fail
 from engine.scheduling.forking import take_tokens
 from engine.scheduling.growing import grow_running
 from engine.scheduling.kv_types import KVTypes, Switch
@@ -53,6 +55,8 @@ from engine.scheduling.transition import pending_text, plan_change
 from engine.scheduling.waiting import Waiting
 from engine.tiers.tiers import Tiers
 from kvtop.protocol import PolicyValue
+
+NO_FAILURES: Mapping[int, str] = MappingProxyType({})
 
 
 class Scheduler:
@@ -195,10 +199,10 @@ class Scheduler:
         request.times.since = min(request.arrival, now)
         self.roster.queue(request)
 
-    def abort(self, request: Request, now: float) -> None:
+    def abort(self, request: Request, now: float, why: str | None = None) -> None:
         """End a live request now; its hashed blocks stay cached. Raises ValueError if it is not live."""
         self._must_be_live(request)
-        end(self.roster, request, FinishReason.ABORT, now)
+        end(self.roster, request, FinishReason.ABORT, now, why)
 
     def preempt(self, request: Request, now: float, cause: str) -> Preemption:
         """Make a running request wait again, on somebody's word. Raises ValueError if it does not run."""
@@ -252,10 +256,16 @@ class Scheduler:
         )
 
     def commit(
-        self, plan: Plan, tokens: list[int], now: float, candidates: Sequence[Sequence[Candidate]] = ()
+        self,
+        plan: Plan,
+        tokens: list[int],
+        now: float,
+        candidates: Sequence[Sequence[Candidate]] = (),
+        failures: Mapping[int, str] = NO_FAILURES,
     ) -> list[Request]:
         """The plan's items were computed; ``tokens`` has one for each of their ``drawing``, in the plan's order, and
-        ``candidates`` those of each item that wants some.
+        ``candidates`` those of each item that wants some. ``failures``: requests whose rows came to nothing, by num, and
+        why; these end with an error, and nobody finds what was computed for them.
 
         Returns the requests that this finished. Items of requests that were aborted or preempted since the plan was
         made are passed over. Raises ValueError for a wrong number of tokens or candidates.
@@ -277,6 +287,9 @@ class Scheduler:
             following = next(offered) if item.candidates else ()
             request = item.request
             if request.state not in RUNNING_STATES or request.computed != item.start:
+                continue
+            if request.num in failures:
+                finished += fail(self.roster, self.pins, request, failures[request.num], now)
                 continue
             self.totals.recomputed_tokens += count_recomputed(item)
             if not item.decodes:
@@ -305,6 +318,28 @@ class Scheduler:
         when = self.policies.compaction
         by_policy = when == "continuous" or (when == "when_idle" and not self.requests)
         return self._compaction.due(self.policies.compaction_moves, by_policy=by_policy)
+
+    def abandon(self, plan: Plan, why: str, now: float, *, copied: bool) -> list[Request]:
+        """The plan's items could not be computed: all of them end with an error. Returns them.
+
+        ``copied``: its copies were carried out. Where they were not, which blocks hold what is not known any more: all
+        that runs ends, and nothing is found in the prefix cache.
+        """
+        if copied:
+            self.copies.done(plan.copies)
+            hit = [item.request for item in plan.items]
+        else:
+            hit = list(self.running)
+        finished: list[Request] = []
+        for request in hit:
+            if request.state in RUNNING_STATES or request.state is RequestState.LOADING:
+                members = [request] if request.beam is None else request.beam.seen
+                end(self.roster, request, FinishReason.ERROR, now, why)
+                finished += members
+        if not copied:
+            self.copies.done(plan.copies)
+            self.reset_prefix_cache()
+        return finished
 
     # Control
 

@@ -67,6 +67,12 @@ class Control:
             return
         pending.reply(True, iteration=self._engine.iteration + 1, message=message[:1000], effects=effects)
 
+    def abort(self, request: Request, why: str) -> None:
+        """End a live request, and the beams of its search, on somebody's word."""
+        self._engine.scheduler.abort(request, self._engine.clock(), why)
+        for each in [request] if request.beam is None else request.beam.seen:
+            self._telemetry.log.finished(each)
+
     def _do(self, command: AnyCommand, asker: PendingCommand) -> tuple[str, list[str]]:
         scheduler, telemetry, now = self._engine.scheduler, self._telemetry, self._engine.clock()
         who = {"uid": asker.uid, "pid": asker.pid}
@@ -76,9 +82,7 @@ class Control:
             return self._set_policy(command, asker)
         if isinstance(command, Abort):
             request = self._find(command.request)
-            scheduler.abort(request, now)
-            for each in [request] if request.beam is None else request.beam.seen:
-                telemetry.log.finished(each, detail=f"by command of uid {asker.uid} pid {asker.pid}")
+            self.abort(request, f"by command of uid {asker.uid} pid {asker.pid}")
             telemetry.event("command", request=request.num, request_id=request.id, detail=f"abort {request.id}", **who)
             return f"{request.id} aborted after {request.output_tokens} output tokens", []
         if isinstance(command, Preempt):

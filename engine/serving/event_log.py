@@ -34,6 +34,18 @@ _ENDS = {
 """Kind and severity of the event that tells of a request's end."""
 
 
+_LIMITS = {
+    name: next((m.max_length for m in field.metadata if hasattr(m, "max_length")), None)
+    for name, field in Event.model_fields.items()
+}
+"""Characters that the protocol's fields hold."""
+
+
+def _fitting(name: str, text: str) -> str:
+    """``text`` as it can be sent: what others say in an error may be of any length and in any characters."""
+    return text.encode("utf-8", "replace").decode()[: _LIMITS.get(name)]
+
+
 class EventLog:
     """Numbers the events of one engine and keeps the latest. Whom they happen to is touched in ``facts``."""
 
@@ -55,8 +67,11 @@ class EventLog:
         return len(self._pending)
 
     def event(self, kind: str, **facts: Any) -> None:
-        """Record one event; it goes out with the next frame."""
-        event = Event(id=self._next, kind=kind, iteration=self._engine.iteration, wall=self._wall(), **facts)
+        """Record one event; it goes out with the next frame. Texts are cut to what the protocol holds."""
+        said: dict[str, Any] = {
+            name: _fitting(name, value) if isinstance(value, str) else value for name, value in facts.items()
+        }
+        event = Event(id=self._next, kind=kind, iteration=self._engine.iteration, wall=self._wall(), **said)
         self._next += 1
         self._pending.append(event)
         (self._recent if kind in ROUTINE_EVENTS else self._notable).append(event)
@@ -137,7 +152,7 @@ class EventLog:
             old=switch.old,
             new=switch.new,
             blocks=switch.forgotten,
-            detail=switch.text[:1000],
+            detail=switch.text,
         )
 
     def watchdog(self, notice: Notice) -> None:
@@ -148,7 +163,7 @@ class EventLog:
             severity="info" if notice.over else alarm.severity,
             cause=str(alarm.trouble),
             seconds=notice.seconds,
-            detail=(f"over: {alarm.text}" if notice.over else alarm.text)[:1000],
+            detail=f"over: {alarm.text}" if notice.over else alarm.text,
         )
 
     def tier_news(self) -> None:
@@ -170,7 +185,7 @@ class EventLog:
                 blocks=news.blocks,
                 tokens=news.tokens,
                 seconds=news.seconds,
-                detail=news.detail[:1000] or None,
+                detail=news.detail or None,
             )
         for num in scheduler.tiers.loading:
             if num in scheduler.requests:
@@ -179,6 +194,8 @@ class EventLog:
     def absorb(self, step: Step) -> None:
         """All that one iteration did."""
         plan = step.plan
+        for fault in step.faults:
+            self.event("fault", severity="error", detail=fault)
         for admission in plan.admitted:
             self._admitted(admission)
         for preemption in plan.preempted:

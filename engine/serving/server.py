@@ -1,18 +1,24 @@
 """The serving loop: commands, arrivals, one step, one frame. The only file of the engine that knows time and sockets."""
 
 import itertools
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from engine.core import Engine
-from engine.requests.hypotheses import MAX_WIDTH, MIN_WIDTH
-from engine.requests.request import Request, SamplingParams
+from engine.requests.request import FinishReason, Request, SamplingParams
 from engine.requests.retention import Retention
-from engine.scheduling.beam_steps import add_beams
-from engine.scheduling.forking import MAX_SAMPLES, add_samples
+from engine.requests.stopping import StopRules
+from engine.requests.stream import OutputStream
+from engine.scheduling.admission import check_servable
 from engine.serving.control import Control
+from engine.serving.handle import RequestHandle
+from engine.serving.inbox import Inbox
+from engine.serving.outlets import Outlets
+from engine.serving.submission import Submission, Vocabulary
 from engine.serving.telemetry import Telemetry
 from engine.serving.watchdog import Limits, Watchdog, facts_of
+from engine.words import one_line
 from engine.workload.arrivals import Arrival
 from kvtop.publish import Publisher
 
@@ -20,8 +26,13 @@ IDLE_WAIT = 0.1
 """Seconds the loop sleeps at most when there is nothing to run."""
 
 
+class EngineFailed(RuntimeError):
+    """The engine cannot go on; the text says why in one line."""
+
+
 class Server:
-    """Owns the engine's thread. ``arrivals`` feeds a workload; with none the engine waits for requests."""
+    """Owns the engine's thread. ``arrivals`` feeds a workload; with none the engine waits for requests. ``vocabulary``: what
+    they may be written in. ``expose_text``: viewers read what they say."""
 
     def __init__(
         self,
@@ -29,7 +40,9 @@ class Server:
         telemetry: Telemetry,
         publisher: Publisher,
         *,
+        vocabulary: Vocabulary | None = None,
         arrivals: Iterator[Arrival] | None = None,
+        expose_text: bool = False,
         queue_limit: int = 64,
         ledger_every: int = 64,
         watchdog: Limits | None = None,
@@ -38,6 +51,10 @@ class Server:
         self.telemetry = telemetry
         self.publisher = publisher
         self.control = Control(engine, telemetry, publisher.hello.engine.run)
+        self.vocabulary = vocabulary or Vocabulary()
+        self._expose_text = expose_text
+        self._inbox = Inbox(publisher.nudge)
+        self._outlets = Outlets()
         self._arrivals = arrivals
         self._next = None if arrivals is None else next(arrivals, None)
         self._queue_limit = queue_limit
@@ -45,6 +62,7 @@ class Server:
         self._checked = 0
         self._watchdog = Watchdog(watchdog or Limits())
         self._numbers = itertools.count()
+        self._numbering = threading.Lock()
         self._began = engine.clock()
         self._held_back = 0.0
         # A plain attribute, no Event: `stop` is called from signal handlers, which can strike while this very thread holds
@@ -55,28 +73,34 @@ class Server:
         """Ends `run` after the current iteration. Safe from any thread and from a signal handler."""
         self.stopping = True
 
-    def close(self) -> None:
-        """Ends the copies between tiers and removes what lies on disk; after `run`."""
+    def close(self, why: str = "the engine stopped") -> None:
+        """Ends all outputs and the copies between tiers, and removes what lies on disk; after `run`. Safe to repeat."""
+        self._hang_up(FinishReason.ABORT, why)
         if (tiers := self.engine.scheduler.tiers) is not None:
             tiers.close()
 
     def submit(
         self,
-        token_ids: list[int],
+        token_ids: Sequence[int],
         max_tokens: int,
         *,
         label: str | None = None,
         priority: int = 0,
         sampling: SamplingParams | None = None,
-        retention: tuple[Retention, ...] = (),
+        stop: StopRules | None = None,
+        retention: Sequence[Retention] = (),
         n: int = 1,
         cache_salt: str = "",
         beam: int | None = None,
         length_penalty: float = 1.0,
         arrival: float | None = None,
-    ) -> Request:
-        """Queue one request; with ``n``, that many samples of its prompt, of which it is the first. Requests find each
-        other's KV in the prefix cache only with equal ``cache_salt``.
+    ) -> RequestHandle:
+        """Queue one request; returns its outputs as a stream. From any thread: the engine's own takes it up between two
+        iterations.
+
+        With ``n``, that many samples of its prompt are drawn, of which it is the first. It ends at ``max_tokens`` output
+        tokens, at the model's end of sequence, or by its own ``stop`` rules. Requests find each other's KV in the prefix
+        cache only with equal ``cache_salt``.
 
         With ``beam``, a beam search of that width (2 to 16): the request gets the best output, the others of its group
         the next best; ``length_penalty`` is the power of the number of output tokens by which a hypothesis'
@@ -84,51 +108,100 @@ class Server:
 
         ``arrival``: when it arrived, on the engine's clock, where that was before this call: its times count from then.
 
-        Raises ValueError where it can never be served.
+        Raises ValueError, in one sentence that names the field, for what could never be served, and
+        `engine.serving.inbox.EngineStopped` when the engine serves no more.
         """
-        if not 1 <= n <= MAX_SAMPLES:
-            raise ValueError(f"{n} samples cannot be drawn from one prompt; choose 1 to {MAX_SAMPLES}")
-        if beam is not None and (n != 1 or not MIN_WIDTH <= beam <= MAX_WIDTH):
-            raise ValueError(f"a beam search has {MIN_WIDTH} to {MAX_WIDTH} beams and n=1, not {beam} and n={n}")
-        num = next(self._numbers)
-        now = self.engine.clock()
-        arrived = now if arrival is None else min(arrival, now)
-        request = Request(
-            num=num,
-            id=f"{label or 'r'}-{num:04d}",
-            token_ids=token_ids,
-            prompt_tokens=len(token_ids),
-            max_tokens=max_tokens,
-            arrival_wall=time.time() - (now - arrived),
-            arrival=arrived,
-            priority=priority,
+        submission = Submission(
+            token_ids,
+            max_tokens,
             label=label,
-            sampling=sampling or SamplingParams(),
+            priority=priority,
+            sampling=sampling,
+            stop=stop,
             retention=retention,
+            n=n,
             cache_salt=cache_salt,
+            beam=beam,
+            length_penalty=length_penalty,
+            arrival=arrival,
         )
-        if n > 1:
-            add_samples(request, [next(self._numbers) for _ in range(n - 1)])
-        if beam is not None:
-            add_beams(request, [next(self._numbers) for _ in range(beam - 1)], length_penalty)
-        self.engine.scheduler.add(request, now)
-        self.telemetry.touch(request)
+        request = self._make(submission, readable=True)
+        handle = RequestHandle(request, OutputStream(submission.requests), self._inbox.cancel)
+        self._inbox.add(handle)
+        return handle
+
+    def _make(self, submission: Submission, *, readable: bool) -> Request:
+        """A request that can be served; raises ValueError where none can be. Safe from any thread."""
+        submission.check(self.vocabulary)
+        with self._numbering:
+            nums = [next(self._numbers) for _ in range(submission.requests)]
+        now = self.engine.clock()
+        arrival = now if submission.arrival is None else min(submission.arrival, now)
+        request = submission.build(
+            nums,
+            self.vocabulary,
+            arrival=arrival,
+            arrival_wall=time.time() - (now - arrival),
+            readable=readable or self._expose_text,
+        )
+        check_servable(request, self.engine.scheduler.pool, self.engine.scheduler.max_model_len)
         return request
 
+    def _queue(self, request: Request) -> None:
+        self.engine.scheduler.add(request, self.engine.clock())
+        self.telemetry.touch(request)
+
+    def take_up(self) -> None:
+        """Carry out what other threads asked for; `run` does it before every iteration."""
+        for kind, handle in self._inbox.drain():
+            request = handle.request
+            if kind == "add":
+                self._outlets.open(request, handle.stream)
+                self._queue(request)
+            else:
+                self._cancel(handle)
+
+    def _cancel(self, handle: RequestHandle) -> None:
+        """Its client wants no more of it: all that still lives of it ends."""
+        first = handle.request
+        live = self.engine.scheduler.requests
+        for num in range(first.num, first.num + first.siblings):
+            if (request := live.get(num)) is not None:
+                self.control.abort(request, "cancelled by its client")
+
     def run(self, seconds: float | None = None) -> None:
-        """Serve until `stop`, or for ``seconds``."""
+        """Serve until `stop`, or for ``seconds``. Raises `EngineFailed` when that cannot go on; nobody is left waiting for
+        outputs after that or after a stop."""
         until = None if seconds is None else self.engine.clock() + seconds
-        # The first iteration of a large model takes seconds; a viewer need not wait for it to see the empty pool.
-        self.publisher.publish_keyframe(self.telemetry.keyframe())
-        while not self.stopping and (until is None or self.engine.clock() < until):
-            self._turn()
+        try:
+            # The first iteration of a large model takes seconds; a viewer need not wait for it to see the empty pool.
+            self.publisher.publish_keyframe(self.telemetry.keyframe())
+            while not self.stopping and (until is None or self.engine.clock() < until):
+                self._turn()
+        except EngineFailed as error:
+            self._hang_up(FinishReason.ERROR, str(error))
+            raise
+        except Exception as error:
+            why = f"the engine failed: {one_line(error)}"
+            self._hang_up(FinishReason.ERROR, why)
+            raise EngineFailed(why) from error
+        if self.stopping:
+            self._hang_up(FinishReason.ABORT, "the engine stopped")
+
+    def _hang_up(self, reason: FinishReason, why: str) -> None:
+        """Nobody gets any more outputs, and this is why."""
+        for _, handle in self._inbox.close(why):
+            handle.stream.close(str(reason), why)
+        self._outlets.close(reason, why)
 
     def _turn(self) -> None:
         publisher, telemetry = self.publisher, self.telemetry
         for pending in publisher.commands():
             self.control.execute(pending)
+        self.take_up()
         self._feed()
         step = self.engine.step()
+        self._outlets.flush()
         self._tell_switches()
         self._check_ledger()
         self._watch()
@@ -137,6 +210,8 @@ class Server:
         if publisher.keyframe_due() or self.control.keyframe_wanted:
             self.control.keyframe_wanted = False
             publisher.publish_keyframe(telemetry.keyframe())
+        if step is not None and step.fatal is not None:
+            raise EngineFailed(step.fatal)
         if step is None and not self.stopping:
             # A step that waited for copies has waited enough.
             publisher.wait(0.0 if self.engine.scheduler.waits_for_copies else self._until_next())
@@ -150,18 +225,20 @@ class Server:
                 return
             arrival = self._next
             try:
-                self.submit(
+                submission = Submission(
                     arrival.prompt,
                     arrival.max_tokens,
                     label=arrival.label,
                     priority=arrival.priority,
                     sampling=arrival.sampling,
+                    stop=arrival.stop,
                     retention=arrival.retention,
                     n=arrival.n,
                     beam=arrival.beam,
                     cache_salt=arrival.salt,
                     arrival=self._began + self._held_back + arrival.after,
                 )
+                self._queue(self._make(submission, readable=False))
             except ValueError as error:
                 self.telemetry.event(
                     "notice", severity="warn", detail=f"refused a {arrival.label} request: {error}"[:1000]

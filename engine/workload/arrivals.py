@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from engine.requests.request import SamplingParams
 from engine.requests.retention import Retention
+from engine.requests.stopping import StopRules
 from engine.workload.mixes import STANDARD, TEMPERATURE, Mix, RequestClass
 
 SENTENCES = (
@@ -51,7 +52,7 @@ def scale_for(pool_tokens: int, context: int, mix: Mix = STANDARD) -> Scale:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One request to come: ``after`` seconds from the start of the workload; the rest as in `engine.serving.server.Server.submit`."""
+    """One request to come: ``after`` seconds from the start of the workload; the rest as in `engine.serving.submission.Submission`."""
 
     after: float
     label: str
@@ -63,6 +64,7 @@ class Arrival:
     sampling: SamplingParams | None = None
     salt: str = ""
     beam: int | None = None
+    stop: StopRules | None = None
 
 
 class MixWorkload:

@@ -99,8 +99,9 @@ ROUTINE_EVENTS = frozenset({"admit", "finish", "evict", "copy", "beam"})
 class Event(Message):
     """Something that happened, once, with its cause. Ids rise by one within a run; none is ever skipped silently.
 
-    Kinds: ``admit finish preempt abort error evict policy command pause resume prefix_reset ledger notice``, of which
-    ``finish``, ``abort`` and ``error`` are the three ends of a request;
+    Kinds: ``admit finish preempt abort error fault evict policy command pause resume prefix_reset ledger notice``, of which
+    ``finish``, ``abort`` and ``error`` are the three ends of a request, and a ``fault`` is a batch that could not be
+    computed as a whole;
     of tiers ``swap_out`` (KV of a request copied to a lower tier), ``swap_in`` (and back), ``load_failed`` (a copy came
     back wrong or not at all; what it held is computed again), ``tier_drop`` (a full tier gave up content, or refused it);
     of blocks ``copy`` (a shared block was copied before a write), ``compact`` (blocks were moved together), ``pin``

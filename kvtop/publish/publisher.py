@@ -121,6 +121,10 @@ class Publisher:
         """What controllers asked for since the last call. Each must be answered once with `PendingCommand.reply`."""
         return self._commands.drain()
 
+    def nudge(self) -> None:
+        """Ends a `wait`, now or the next. From any thread."""
+        self._attention.set()
+
     def wait(self, seconds: float) -> None:
         """Sleep; wake early when a command comes or a keyframe is wanted or due. For an engine with nothing to do."""
         left = self._schedule.seconds_left()

@@ -103,6 +103,14 @@ def _abort(event: Event) -> str:
     return _first_then(parts)
 
 
+def _error(event: Event) -> str:
+    """``error A-0007: 12 output tokens, in 2.4s``; why is its detail."""
+    parts = [f"error {_who(event.request, event.request_id)}"]
+    parts += [plural(event.tokens, "output token")] if event.tokens is not None else []
+    parts += [f"in {seconds(event.seconds)}"] if event.seconds is not None else []
+    return _first_then(parts)
+
+
 def _evict(event: Event) -> str:
     text = f"evict {plural(event.blocks, 'cached block') if event.blocks is not None else 'cached blocks'}"
     if event.by is not None or event.by_id:
@@ -151,6 +159,7 @@ _SENTENCES = {
     "admit": _admit,
     "finish": _finish,
     "abort": _abort,
+    "error": _error,
     "evict": _evict,
     "policy": _policy,
     "swap_out": _swap,

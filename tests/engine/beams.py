@@ -46,4 +46,5 @@ def outputs_of(request: Request) -> list[list[int]]:
 
 def ended_by_itself(request: Request) -> bool:
     """Not aborted, and not cut off for want of room."""
-    return request.finish_reason in (FinishReason.STOP, FinishReason.LENGTH) and request.finish_detail is None
+    reason = request.finish_reason
+    return reason is FinishReason.STOP or (reason is FinishReason.LENGTH and request.finish_detail is None)

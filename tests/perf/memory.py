@@ -310,13 +310,15 @@ def share_of_a_step(iterations: int) -> None:
     from engine.build import build
     from engine.config import EngineConfig
     from engine.model.fetch import cached_model
+    from engine.requests.stopping import StopRules
 
     model = "smollm2" if cached_model() is not None else "random"
     room = 512
     config = EngineConfig(model=model, name="perf", blocks=STREAMS * room // BLOCK, policies={"max_running": STREAMS})
     server = build(config, lambda *_: None, lambda _: None)
     for i in range(STREAMS):
-        server.submit([(31 * i + j) % 400 for j in range(64)], room - 64)
+        server.submit([(31 * i + j) % 400 for j in range(64)], room - 64, stop=StopRules(ignore_eos=True))
+    server.take_up()
     steps: list[Step] = []
     books, frames = [], []
     while len(steps) < iterations:

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from engine.build import build
 from engine.config import EngineConfig
+from engine.requests.stopping import StopRules
 from engine.serving.server import Server
 
 ORDER = (0, 1, 8, 8, 1, 0)
@@ -72,7 +73,10 @@ def _start_afresh(server: Server) -> None:
     for request in list(scheduler.requests.values()):
         scheduler.abort(request, server.engine.clock())
     for i in range(STREAMS):
-        server.submit([(31 * i + j) % 400 for j in range(PROMPT)], ROOM - PROMPT, label="perf")
+        server.submit(
+            [(31 * i + j) % 400 for j in range(PROMPT)], ROOM - PROMPT, label="perf", stop=StopRules(ignore_eos=True)
+        )
+    server.take_up()
     while any(request.first_token is None for request in scheduler.requests.values()):
         server.run(0.05)
 

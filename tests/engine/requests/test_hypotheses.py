@@ -131,5 +131,5 @@ def test_a_width_outside_the_limits_is_refused(width: int) -> None:
 
 
 def test_a_wild_length_penalty_is_refused() -> None:
-    with pytest.raises(ValueError, match="length penalty nan is not in -10…10"):
+    with pytest.raises(ValueError, match="length_penalty: nan is not in -10…10"):
         Search(2, math.nan)

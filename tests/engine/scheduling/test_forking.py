@@ -247,8 +247,9 @@ def test_strangers_cannot_share_a_block_that_is_written() -> None:
 def test_the_server_takes_a_number_of_samples() -> None:
     engine, telemetry = make_engine()
     server = Server(engine, telemetry, Mock(spec=Publisher, hello=Mock()))
-    first = server.submit([1, 2, 3, 4, 5], 6, n=3)
-    alone = server.submit([6, 7], 6)
+    first = server.submit([1, 2, 3, 4, 5], 6, n=3).request
+    alone = server.submit([6, 7], 6).request
+    server.take_up()
     assert [sample.num for sample in (first, *first.samples, alone)] == [0, 1, 2, 3]
     assert (alone.group, alone.siblings) == (None, 1)
     samples = [first, *first.samples]
@@ -256,7 +257,7 @@ def test_the_server_takes_a_number_of_samples() -> None:
         engine.step()
     assert [sample.output_tokens for sample in samples] == [6, 6, 6]
     for wrong in (0, -1, MAX_SAMPLES + 1):
-        with pytest.raises(ValueError, match=f"{wrong} samples cannot be drawn from one prompt; choose 1 to 64"):
+        with pytest.raises(ValueError, match=f"n: {wrong} samples of one prompt is not in 1…64"):
             server.submit([1], 1, n=wrong)
 
 

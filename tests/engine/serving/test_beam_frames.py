@@ -25,8 +25,9 @@ from tests.engine.serving.test_telemetry import _seen, _turn
 def test_the_server_takes_a_beam_width() -> None:
     engine, telemetry = make_engine(blocks=64)
     server = Server(engine, telemetry, Mock(spec=Publisher, hello=Mock()))
-    first = server.submit([1, 2, 3, 4, 5], 6, beam=4, length_penalty=0.5)
-    alone = server.submit([6, 7], 6)
+    first = server.submit([1, 2, 3, 4, 5], 6, beam=4, length_penalty=0.5).request
+    alone = server.submit([6, 7], 6).request
+    server.take_up()
     beam = first.beam
     assert beam is not None
     assert [member.num for member in beam.members] == [0, 1, 2, 3]
@@ -44,7 +45,9 @@ def test_the_server_takes_a_beam_width() -> None:
 def test_the_server_refuses_other_widths_and_samples_of_beams(beam: int, n: int) -> None:
     engine, telemetry = make_engine()
     server = Server(engine, telemetry, Mock(spec=Publisher, hello=Mock()))
-    with pytest.raises(ValueError, match=f"a beam search has 2 to 16 beams and n=1, not {beam} and n={n}"):
+    with pytest.raises(
+        ValueError, match=r"^beam: \d+ beams of a search is not in 2…16|^n: a beam search draws no samples"
+    ):
         server.submit([1], 1, n=n, beam=beam)
     assert not engine.scheduler.requests
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -193,6 +194,7 @@ class Kept:
     """The publisher's part of the serving loop, without sockets."""
 
     def __init__(self) -> None:
+        self.hello = Mock()
         self.frames: list[IterationFrame] = []
         self.pending: list[Pending] = []
 
@@ -209,6 +211,8 @@ class Kept:
         return False
 
     def wait(self, _: float) -> None: ...
+
+    def nudge(self) -> None: ...
 
     def ask(self, command: AnyCommand) -> None:
         self.pending.append(Pending(command))
@@ -249,7 +253,7 @@ def test_a_forgotten_pause_is_in_the_status_and_in_the_events_until_it_is_resume
 
 def test_a_running_request_that_gets_no_tokens_is_noticed() -> None:
     server, kept = serving(Limits(stall=1.0))
-    stuck = server.submit([1] * 20, 40)
+    stuck = server.submit([1] * 20, 40).request
     server.run(0.2)
     stuck.state = RequestState.WAITING  # a fault: in the running list, but never planned again
     server.run(4.0)

@@ -41,6 +41,7 @@ def drive(server: Server) -> list[IterationFrame]:
     kinds = [[draw.randrange(100) for _ in range(24)] for _ in range(3)]
     for num in range(18):
         server.submit(kinds[num % 3] + [draw.randrange(100) for _ in range(draw.randint(3, 20))], 24)
+    server.take_up()
     frames: list[IterationFrame] = []
     for _ in range(5000):
         if not server.engine.scheduler.requests:

@@ -1,0 +1,95 @@
+"""A request's outputs as a stream: the engine's thread writes, any other thread reads.
+
+The writer never waits: what nobody has read yet is joined to one piece for each output, so that a stream holds no more than
+the outputs themselves, however slow its reader.
+"""
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one output and its prompt; ``cached``: of the prompt, found in the prefix cache at its latest admission."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What is new of output ``index``: of samples their number, of beams their rank.
+
+    ``text``: empty where the engine has no tokenizer, and while characters or stop strings are incomplete. The last one of
+    an output has ``finish_reason`` (stop, length, abort, error), ``detail`` where that does not say all, and ``usage``.
+    """
+
+    index: int
+    token_ids: tuple[int, ...] = ()
+    text: str = ""
+    finish_reason: str | None = None
+    detail: str | None = None
+    usage: Usage | None = None
+
+
+class OutputStream:
+    """``count`` outputs. All methods are safe from any thread."""
+
+    def __init__(self, count: int) -> None:
+        self._news = threading.Condition()
+        self._unread: dict[int, Output] = {}
+        self._open = set(range(count))
+
+    @property
+    def ended(self) -> bool:
+        """Nothing more comes; what came may still be unread."""
+        return not self._open
+
+    def put(self, index: int, token_ids: Sequence[int], text: str = "") -> None:
+        """More of an output that has not ended; of one that has, nothing."""
+        with self._news:
+            if index in self._open and (token_ids or text):
+                self._join(Output(index, tuple(token_ids), text))
+
+    def end(self, index: int, reason: str, detail: str | None = None, usage: Usage | None = None) -> None:
+        """The output is complete. Only its first end counts."""
+        with self._news:
+            if index in self._open:
+                self._join(Output(index, (), "", reason, detail, usage))
+                self._open.remove(index)
+
+    def close(self, reason: str, detail: str | None = None) -> None:
+        """All that have not ended end with this."""
+        for index in sorted(self._open):
+            self.end(index, reason, detail)
+
+    def get(self, timeout: float | None = None) -> Output | None:
+        """What is new of one output, as soon as there is anything; None when all have ended and all is read.
+
+        Raises TimeoutError after ``timeout`` seconds without news.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        with self._news:
+            while not self._unread:
+                if not self._open:
+                    return None
+                left = None if until is None else until - time.monotonic()
+                if left is not None and left <= 0:
+                    raise TimeoutError(f"no output for {timeout} s")
+                self._news.wait(left)
+            return self._unread.pop(next(iter(self._unread)))
+
+    def __iter__(self) -> Iterator[Output]:
+        while (output := self.get()) is not None:
+            yield output
+
+    def _join(self, new: Output) -> None:
+        old = self._unread.get(new.index)
+        if old is not None:
+            tokens, text = old.token_ids + new.token_ids, old.text + new.text
+            new = Output(new.index, tokens, text, new.finish_reason, new.detail, new.usage)
+        self._unread[new.index] = new
+        self._news.notify_all()

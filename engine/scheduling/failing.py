@@ -1,0 +1,43 @@
+"""A request whose own row failed: it ends, and nobody goes on from what was computed for it."""
+
+from engine.memory.pins import Pins
+from engine.memory.prefix import NO_HASH
+from engine.requests.members import group_of
+from engine.requests.request import NO_BLOCK, FinishReason, Request
+from engine.scheduling.beam_steps import end
+from engine.scheduling.roster import Roster
+
+
+def fail(roster: Roster, pins: Pins, request: Request, why: str, now: float) -> list[Request]:
+    """``request`` ends with an error, and its beams. Returns those of them that viewers know of.
+
+    What it computed may be the reason: the blocks that it holds, shared ones too, cannot be found any more, nor can what
+    others compute behind them; pins of such blocks are undone, which the error says.
+    """
+    members = [request] if request.beam is None else request.beam.seen
+    undone = _forget(roster, pins, {block for member in group_of(request) for block in member.held})
+    end(roster, request, FinishReason.ERROR, now, f"{why}; {', '.join(undone)} unpinned" if undone else why)
+    return members
+
+
+def _forget(roster: Roster, pins: Pins, blocks: set[int]) -> list[str]:
+    """What these blocks hold is not found by its hash from now on. Returns the names of the pins that this undoes."""
+    pool = roster.pool
+    gone = {block for block in blocks if pool.hash_of(block) != NO_HASH}
+    grown = True
+    while grown:
+        grown = False
+        for other in roster.running:
+            # A chain that breaks ends there: what is behind cannot be found either, in whatever table it stands.
+            table, end_of_chain = other.block_table, other.chained * pool.groups
+            cut = next((place for place in range(end_of_chain) if table[place] in gone), end_of_chain)
+            other.chained = cut // pool.groups
+            behind = {block for block in table[other.chained * pool.groups : end_of_chain] if block != NO_BLOCK}
+            grown = grown or not behind <= gone
+            gone |= behind
+    undone = [pin.name for pin in pins.by_name.values() if not gone.isdisjoint(pin.blocks)]
+    for name in undone:
+        pins.unpin(name)
+    for block in gone:
+        pool.forget(block)
+    return undone
