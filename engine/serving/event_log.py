@@ -59,6 +59,7 @@ class EventLog:
         self._notable: deque[Event] = deque(maxlen=2 * KEPT_EVENTS)
         self._evicted = 0
         self._evicted_since = float("-inf")
+        self._loading: set[int] = set()
         self._moved = 0
         self._moved_since = float("-inf")
 
@@ -187,9 +188,12 @@ class EventLog:
                 seconds=news.seconds,
                 detail=news.detail or None,
             )
-        for num in scheduler.tiers.loading:
+        loading = set(scheduler.tiers.loading)
+        # Those whose blocks have come since may not have been computed yet: the budget was given to others.
+        for num in loading | self._loading:
             if num in scheduler.requests:
                 self._facts.touch(scheduler.requests[num])
+        self._loading = loading
 
     def absorb(self, step: Step) -> None:
         """All that one iteration did."""

@@ -1,0 +1,134 @@
+"""Every counter and gauge of a crowded engine, counted again from its history by code of its own."""
+
+import random
+
+import pytest
+
+from engine.requests.request import SamplingParams
+from engine.workload.arrivals import Arrival
+from kvtop.protocol import Abort, Counters, Gauges, Preempt, SetPolicy
+from tests.engine.serving.recount import Town
+from tests.engine.tiers.late import Trouble
+
+CROWDED = {"capacity": "max_utilization", "max_running": 6, "token_budget": 24}
+POLICIES = (
+    CROWDED | {"preempt_action": "swap", "offload": "on_evict", "prefetch": "queue_head"},
+    CROWDED | {"preempt_action": "swap_disk", "offload": "on_fill", "partial_reuse": "copy"},
+    CROWDED | {"preempt_action": "recompute", "offload": "by_priority"},
+)
+NOT_COUNTED_HERE = {"ledger_checks", "ledger_violations", "kv_usage"}
+
+
+def arrivals(seed: int) -> list[Arrival]:
+    """Three dozen, some with a prompt in common, some of several samples; between two looks of the loop at the clock."""
+    draw = random.Random(seed)
+    heads = [[draw.randrange(50) for _ in range(12)] for _ in range(3)]
+    when = 0.0
+    made = []
+    for place in range(36):
+        prompt = heads[place % 3] + [draw.randrange(50) for _ in range(draw.randint(1, 14))]
+        samples = 4 if place % 5 == 2 else 1
+        sampling = SamplingParams(temperature=1.0, seed=place) if samples > 1 else None
+        made.append(Arrival(when, "t", prompt, draw.randint(3, 18), 0, n=samples, sampling=sampling))
+        when += draw.choice([0.0, 0.1, 0.37])
+    return made
+
+
+def differences(told: dict[str, int | float], counted: dict[str, int | float]) -> dict[str, tuple[object, object]]:
+    return {name: (told[name], value) for name, value in counted.items() if told[name] != value}
+
+
+@pytest.fixture(scope="module", params=range(len(POLICIES)), ids=["swap", "swap_disk", "recompute"])
+def town(request: pytest.FixtureRequest) -> Town:
+    seed = request.param
+    made = Town(arrivals(seed), seed=seed, trouble=Trouble(fail=0.05, late=0.6), **POLICIES[seed])
+    draw = random.Random(seed)
+    for turn in range(3000):
+        if made.server._next is None and not made.scheduler.requests:
+            break
+        _interfere(made, draw, turn)
+        made.turn()
+        gauges = made.frames[-1].gauges if made.frames else None
+        if gauges is not None:
+            told = gauges.model_dump()
+            assert differences(told, made.recount.gauges(made.pool.total)) == {}, f"turn {turn}"
+    else:
+        raise AssertionError("requests are left that never end")
+    # What evictions were not told yet goes out with the next event of their kind.
+    made.recount.evicted += made.server.telemetry.log._evicted
+    return made
+
+
+def _interfere(town: Town, draw: random.Random, turn: int) -> None:
+    """Now and then somebody aborts or preempts, or sends what can never run under the rule of the moment."""
+    rows = town.recount.rows.values()
+    live = [row for row in rows if row["state"] != "finished" and row["label"] == "t"]
+    if turn % 23 == 11 and live:
+        town.desk.ask(Abort(id="a", request=draw.choice(live)["id"]))
+    if turn % 17 == 5 and (running := [row for row in live if row["state"] in ("prefill", "decode", "loading")]):
+        town.desk.ask(Preempt(id="p", request=draw.choice(running)["id"]))
+    if turn == 40:
+        # Promised all that it may need, it can never fit; it ends with an error when its turn comes.
+        town.server.submit([1] * 60, 90, label="large")
+    if turn == 40 or (town.recount.events["error"] and town.scheduler.policies.capacity != "max_utilization"):
+        rule = "guaranteed_no_evict" if turn == 40 else "max_utilization"
+        town.desk.ask(SetPolicy(id="s", changes={"capacity": rule}, transition="preempt"))
+
+
+def test_counters_are_what_happened(town: Town) -> None:
+    told = town.frames[-1].counters
+    assert told is not None
+    counted = town.recount.counters(town.mover)
+    assert differences(told.model_dump(), counted) == {}
+    assert set(counted) == set(Counters.model_fields) - NOT_COUNTED_HERE
+    rare = {"errored": 1, "aborted": 2, "preemptions": 3, "recomputed_tokens": 10, "prefix_hit_tokens": 20}
+    assert [name for name, least in rare.items() if counted[name] < least] == [], "the scenario is too tame"
+
+
+def test_gauges_are_all_counted_again(town: Town) -> None:
+    assert set(town.recount.gauges(town.pool.total)) == set(Gauges.model_fields) - NOT_COUNTED_HERE
+    seen = [frame.gauges for frame in town.frames if frame.gauges is not None]
+    assert any(gauges.preempted for gauges in seen)
+    assert town.scheduler.policies.preempt_action == "recompute" or any(gauges.loading for gauges in seen)
+
+
+def test_nothing_is_recomputed_that_was_not_taken_away(town: Town) -> None:
+    rows = town.recount.rows.values()
+    assert [row["id"] for row in rows if row["recomputed_tokens"] and not row["preemptions"]] == []
+    told = town.frames[-1].counters
+    assert told is not None
+    assert sum(row["recomputed_tokens"] for row in rows) == told.recomputed_tokens
+
+
+def test_the_first_token_is_timed_from_the_arrival_and_not_from_when_the_loop_saw_it(town: Town) -> None:
+    rows = town.recount.rows
+    arrived = [town.began + arrival.after for arrival in arrivals(POLICIES.index(_policies_of(town)))]
+    first_of_each = sorted(num for num, row in rows.items() if row["label"] == "t" and row.get("group", num) == num)
+    assert len(first_of_each) == len(arrived)
+    checked = 0
+    for num, when in zip(first_of_each, arrived, strict=True):
+        if num in town.witness.first_token:
+            assert rows[num]["ttft_s"] == pytest.approx(town.witness.first_token[num] - when)
+            checked += 1
+    assert checked > 20
+
+
+def _policies_of(town: Town) -> dict[str, object]:
+    values = town.scheduler.policies.values()
+    return next(policies for policies in POLICIES if policies["preempt_action"] == values["preempt_action"])
+
+
+def test_batches_are_what_the_runner_got(town: Town) -> None:
+    told = town.frames[-1].counters
+    assert told is not None
+    batches = [frame.batch for frame in town.frames if frame.batch is not None]
+    assert sum(batch.prefill_tokens for batch in batches) == told.prefill_tokens
+
+
+def test_levels_of_tiers_are_the_copies_that_went_well(town: Town) -> None:
+    levels = {level.tier: level for level in next(frame.tiers for frame in reversed(town.frames) if frame.tiers)}
+    copied = town.mover.went_well
+    for name, level in levels.items():
+        assert level.bytes_in == 10 * sum(n for (_, to), n in copied.items() if to == name), name
+        assert level.bytes_out == 10 * sum(n for (source, _), n in copied.items() if source == name), name
+    assert levels["host"].failures + levels["disk"].failures == town.mover.failed
