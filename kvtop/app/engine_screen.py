@@ -1,5 +1,6 @@
 """The screen of one engine, live or replayed: its feed drawn by the panels, its keys, its dialogs, commands back."""
 
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +20,8 @@ from kvtop.app.keys import EVERYWHERE, SCREEN_ACTIONS, SECTIONS
 from kvtop.errors import UserError
 from kvtop.protocol import Command
 from kvtop.snapshot.files import write_snapshot
-from kvtop.state import Changes
+from kvtop.state import Changes, EngineState
+from kvtop.state.freeze import frozen
 from kvtop.term.front_buffer import FrontBufferApp
 from kvtop.term.keys import bindings
 from kvtop.views.answer import Answer
@@ -318,12 +320,20 @@ class EngineScreen(Screen[None]):
         self._ask(compact_form(self.feed.live))
 
     def action_snapshot(self) -> None:
-        svg = self.app.export_screenshot(title="kvtop")
-        self.refresh()
+        now, picture = self._now(), self._app.picture("kvtop")
+        state = self.feed.shown if self.feed.held else frozen(self.feed.live, now)
+        # Not a daemon: who presses s and then q gets the snapshot.
+        threading.Thread(target=self._write_snapshot, args=(state, picture, now), name="kvtop-snapshot").start()
+
+    def _write_snapshot(self, state: EngineState, picture: Callable[[], str], now: float) -> None:
+        """In a thread of its own: of a million blocks it takes seconds, and keys go on meanwhile."""
+        severity = "information"
         try:
-            written = write_snapshot(self.feed.shown, self.snapshot_folder, svg, self._now())
+            written = write_snapshot(state, self.snapshot_folder, picture(), now)
         except (UserError, ValueError, OSError) as error:
-            self.say(f"no snapshot: {error}", "error")
+            said, severity = f"no snapshot: {error}", "error"
         else:
             names = "\n".join(path.name for path in written)
-            self.say(f"snapshot in {self.snapshot_folder}\n{names}")
+            said = f"snapshot in {self.snapshot_folder}\n{names}"
+        if self.is_running:
+            self.call_later(self.say, said, severity)

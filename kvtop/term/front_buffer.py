@@ -8,6 +8,7 @@ This is the one module that relies on Textual's private parts (`App._display`, t
 thread). `selftest` checks them at start, and any surprise later falls back to Textual's own painting.
 """
 
+import io
 import os
 import sys
 import time
@@ -131,6 +132,29 @@ class FrontBufferApp(App[Result], Generic[Result]):
         """Back to the shell until ``fg``."""
         if isinstance(self._driver, TerminalDriver) and not self._driver.suspend_process():
             self.notify("there is no shell here to go back to", severity="warning", markup=False)
+
+    def picture(self, title: str) -> Callable[[], str]:
+        """The screen as it is now. What is returned makes an SVG of it, in any thread: that takes longer than a frame."""
+        width, height = self.size
+        update = self.screen._compositor.render_update(full=True, screen_stack=self._background_screens)
+        # Asking for all of it has told Textual that nothing is left to paint.
+        self.screen.refresh()
+
+        def svg() -> str:
+            console = Console(
+                width=width,
+                height=height,
+                file=io.StringIO(),
+                force_terminal=True,
+                color_system="truecolor",
+                record=True,
+                legacy_windows=False,
+                safe_box=False,
+            )
+            console.print(update)
+            return console.export_svg(title=title)
+
+        return svg
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [WithoutColour()] if self.depth is ColourDepth.NONE else []

@@ -59,6 +59,7 @@ async def _pause_view(b: Bench, key: str) -> None:
 
 async def _snapshot(b: Bench, key: str) -> None:
     await b.press(key)
+    await b.until(lambda: "snapshot in" in b.text())
     written = sorted(p for p in b.folder.iterdir() if p.suffix in (".json", ".svg"))
     assert [p.suffix for p in written] == [".json", ".svg"]
     assert written[0].stat().st_mode & 0o777 == 0o600
