@@ -56,6 +56,8 @@ class Witness:
         self.first_token: dict[int, float] = {}
 
     def run(self, items: Sequence[BatchItem], copies: Sequence[BlockCopy] = ()) -> StepOutput:
+        if not items:
+            return self._runner.run(items, copies)
         self._clock.now += STEP_SECONDS
         self.batch = [
             Computed(i.request.num, i.start, i.count, i.request.state, tuple(each.num for each in i.drawing))
@@ -123,6 +125,8 @@ class Desk:
         return False
 
     def wait(self, _: float) -> None: ...
+
+    def nudge(self) -> None: ...
 
 
 @dataclass
