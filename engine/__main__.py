@@ -8,17 +8,25 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from engine.config import EngineConfig
 from engine.policies.kv_dtype import KV_DTYPES
 from engine.serving.watchdog import Limits
+from engine.words import one_line
 
 if TYPE_CHECKING:
     from engine.serving.server import Server
 
 PR_SET_PDEATHSIG = 1
+
+TRACEBACK = "KVTOP_TRACEBACK"
+"""Set to anything, it shows where in the code an engine died; for developers."""
+
+MAX_REASON = 200
+"""Characters of a goodbye to viewers."""
 
 PATIENCE = 1.5
 """Seconds a stop waits for the iteration in progress; a long prefill on a busy machine can take longer than anyone waits."""
@@ -60,6 +68,14 @@ class Reporter:
             self._line({"failed": why, "hint": hint})
         else:
             print(f"kvtop engine: {why}" + (f" ({hint})" if hint else ""), file=sys.stderr, flush=True)
+
+    def died(self, why: str) -> None:
+        """The engine cannot go on. The one line goes to standard error whoever started it: a log keeps that."""
+        if self._as_json:
+            self._line({"failed": why, "hint": ""})
+        if os.environ.get(TRACEBACK):
+            traceback.print_exc()
+        print(f"kvtop engine: {why}", file=sys.stderr, flush=True)
 
     def _line(self, facts: dict[str, Any]) -> None:
         try:
@@ -204,25 +220,33 @@ def main(argv: list[str] | None = None) -> int:
         return 2
 
     from engine.build import BuildError, build  # torch is slow to import: only after the arguments hold.
+    from engine.serving.server import EngineFailed
 
     try:
         server = build(config, reporter.progress, reporter.say, fallback_random=args.fallback_random)
     except BuildError as error:
         reporter.failed(str(error), error.hint)
         return error.code
+    except Exception as error:
+        reporter.died(f"the engine could not start: {one_line(error)}")
+        return 1
     serving.append(server)
     threading.Thread(target=_leave_in_time, args=(server,), name="patience", daemon=True).start()
     try:
-        try:
-            server.publisher.start()
-        except OSError as error:
-            reporter.failed(str(error), "")
-            return 1
-        observe, control = server.publisher.places
-        reporter.ready({"name": config.name, "socket": str(observe), "control": str(control)})
-        server.run()
-    finally:
+        server.publisher.start()
+    except OSError as error:
+        reporter.failed(str(error), "")
         _close(server)
+        return 1
+    observe, control = server.publisher.places
+    reporter.ready({"name": config.name, "socket": str(observe), "control": str(control)})
+    try:
+        server.run()
+    except EngineFailed as error:
+        reporter.died(str(error))
+        _close(server, str(error))
+        return 1
+    _close(server)
     return 0
 
 
@@ -235,9 +259,9 @@ def _leave_in_time(server: "Server") -> None:
     os._exit(0)
 
 
-def _close(server: "Server") -> None:
-    server.publisher.stop("engine stopped")
-    server.close()
+def _close(server: "Server", why: str = "engine stopped") -> None:
+    server.publisher.stop(why[:MAX_REASON])
+    server.close(why)
 
 
 if __name__ == "__main__":

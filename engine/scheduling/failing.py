@@ -16,6 +16,8 @@ def fail(roster: Roster, pins: Pins, request: Request, why: str, now: float) -> 
     """
     members = [request] if request.beam is None else request.beam.seen
     undone = _forget(roster, pins, {block for member in group_of(request) for block in member.held})
+    if roster.tiers is not None:
+        roster.tiers.forget({hash_ for member in group_of(request) for hash_ in member.hashes})
     end(roster, request, FinishReason.ERROR, now, f"{why}; {', '.join(undone)} unpinned" if undone else why)
     return members
 
@@ -38,6 +40,8 @@ def _forget(roster: Roster, pins: Pins, blocks: set[int]) -> list[str]:
     undone = [pin.name for pin in pins.by_name.values() if not gone.isdisjoint(pin.blocks)]
     for name in undone:
         pins.unpin(name)
+    if roster.tiers is not None:
+        roster.tiers.forget({pool.hash_of(block) for block in gone})
     for block in gone:
         pool.forget(block)
     return undone

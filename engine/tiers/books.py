@@ -6,6 +6,8 @@ evicted nor freed before the last reader is done. Free slots are taken first, th
 used first.
 """
 
+from collections.abc import Set
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -142,6 +144,11 @@ class TierBooks:
         for slot in slots:
             self.give_up(slot, float(self.last_use[slot]))
         return len(slots)
+
+    def forget(self, hashes: Set[int]) -> None:
+        """Nobody finds this content here any more."""
+        for slot in [self.index[hash_] for hash_ in hashes if hash_ in self.index]:
+            self.give_up(slot, float(self.last_use[slot]))
 
     def oldest_cached(self, limit: int) -> list[int]:
         """The cached slots that would be given up first, at most ``limit``."""

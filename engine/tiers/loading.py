@@ -3,7 +3,7 @@
 They are its own swapped state, or more of its prefix from the tiers' caches.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from functools import partial
 
 from engine.requests.request import Request
@@ -80,10 +80,11 @@ class Loads:
         complete, self._complete = self._complete, []
         return complete
 
-    def forget_hashes(self) -> None:
-        """What is on its way can be found by nobody when it has come."""
+    def forget_hashes(self, hashes: Set[int] | None = None) -> None:
+        """What is on its way, with any of ``hashes`` where they are given, can be found by nobody when it has come."""
         for loading in self._loads:
-            loading.forget_hashes()
+            if hashes is None or not hashes.isdisjoint(loading.hashes):
+                loading.forget_hashes()
 
     def is_coming(self, hash_: int) -> bool:
         """A request waits for this content."""

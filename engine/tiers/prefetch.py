@@ -4,6 +4,7 @@ The device block is nobody's while the copy is under way, and can be found by no
 there and right. What fails leaves a free block.
 """
 
+from collections.abc import Set
 from dataclasses import dataclass
 from functools import partial
 
@@ -70,10 +71,11 @@ class Prefetches:
             self._pool.prefetched[block] = DEVICE
             self._transfers.levels[tier].prefetch_used_blocks += 1
 
-    def forget_hashes(self) -> None:
-        """What is on its way can be found by nobody when it has come."""
+    def forget_hashes(self, hashes: Set[int] | None = None) -> None:
+        """What is on its way, of ``hashes`` where they are given, can be found by nobody when it has come."""
         for prefetch in self.under_way:
-            prefetch.hash = NO_HASH
+            if hashes is None or prefetch.hash in hashes:
+                prefetch.hash = NO_HASH
 
     def _arrived(self, prefetch: Prefetch, result: CopyResult, now: float) -> None:
         self.under_way.discard(prefetch)

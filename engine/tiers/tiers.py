@@ -4,7 +4,7 @@ Two uses that never mix: *cached* slots extend the prefix cache (any request may
 given up for newer content), *held* slots keep the state of one swapped request until it comes back or ends.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from engine.memory.pool import BlockPool
 from engine.tiers.books import TierBooks
@@ -44,6 +44,16 @@ class Tiers(Transfers):
         """The request has ended or needs its state no more: its slots become free, and nobody waits for its loads."""
         self.loads.cancel(num)
         self.swaps.drop(num, now)
+
+    def forget(self, hashes: Set[int]) -> None:
+        """Nobody finds this content, in slots and on its way. States of swapped requests that have it match nobody new."""
+        for books in self.books:
+            books.forget(hashes)
+        for state in self.swapped.values():
+            if not hashes.isdisjoint(state.hashes):
+                state.forget_hashes()
+        self.loads.forget_hashes(hashes)
+        self.prefetches.forget_hashes(hashes)
 
     def reset(self) -> int:
         """Forget all cached content, in slots and on its way. States of swapped requests stay, but match nobody new."""
