@@ -8,7 +8,8 @@ from pathlib import Path
 from kvtop.commands.target import find_engine
 from kvtop.commands.watch import watch
 from kvtop.errors import UserError, one_line
-from kvtop.snapshot.document import default_stem, dumps, save, snapshot_document
+from kvtop.snapshot.document import dumps, snapshot_document
+from kvtop.snapshot.files import save, save_new
 from kvtop.sources.socket import SocketSource
 
 
@@ -28,9 +29,9 @@ def run(options: argparse.Namespace) -> int:
         from kvtop.app.picture import screen_svg
 
         svg = screen_svg(state, options.size, now)
-    path = target or Path(f"{default_stem(found.name, wall)}.json")
-    for written in save(document, path, svg):
-        print(written)
+    files = save_new(document, Path(), found.name, wall, svg) if target is None else save(document, target, svg)
+    for path in files:
+        print(path)
     return 0
 
 

@@ -1,1 +1,1 @@
-"""An engine's present state as one document, and its files."""
+"""The snapshot: one JSON document of what an engine is doing, and how it comes into files. The picture is the app's."""

@@ -1,24 +1,19 @@
 """What an engine is doing, as one JSON document for the incident review. Fields and units: ``docs/snapshot.md``.
 
-Pure but for `save`. Unknown is null; NaN never occurs; prompts and generated text are left out whatever the engine exposes.
+Pure: `kvtop.snapshot.files` writes it. Unknown is null; NaN never occurs; prompts and generated text are left out whatever the engine exposes.
 """
 
-import contextlib
 import json
 import math
-import os
-import time
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from kvtop import __version__
-from kvtop.errors import UserError
 from kvtop.protocol import ROUTINE_EVENTS, Event, Hello, TierLevel
 from kvtop.state import BlockArrays, EngineState, LogEntry, RequestRow
 from kvtop.state.ledger import check
@@ -50,6 +45,7 @@ UNITS = {
 def snapshot_document(state: EngineState, wall: float, now: float) -> dict[str, Any]:
     """The snapshot of ``state``; ``wall`` is Unix seconds, ``now`` the viewer's monotonic clock that fed the state.
 
+    ``state`` is only read: any thread may do this with one that stands still (`kvtop.state.freeze.frozen`).
     Raises ValueError where no engine has been heard yet.
     """
     hello = state.hello
@@ -93,48 +89,6 @@ def dumps(document: Mapping[str, Any]) -> str:
             text = _compact(value)
         lines.append(f" {json.dumps(name)}: {text}")
     return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def default_stem(engine: str, wall: float) -> str:
-    """Name of a snapshot without its ending: which engine, when (local time)."""
-    return f"kvtop-{engine}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(wall))}"
-
-
-def save(document: Mapping[str, Any], path: Path, svg: str | None = None) -> list[Path]:
-    """Writes ``path`` (JSON) and, with ``svg``, the same name ending in ``.svg``; mode 0600, never over an existing file.
-
-    Returns what was written. Raises `UserError` and leaves nothing behind where it cannot.
-    """
-    written = [_write_new(path, dumps(document))]
-    if svg is not None:
-        try:
-            written.append(_write_new(path.with_suffix(".svg"), svg))
-        except UserError:
-            path.unlink(missing_ok=True)
-            raise
-    return written
-
-
-def _write_new(path: Path, text: str) -> Path:
-    """A file appears whole under its name or not at all, and only where there was none."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    reserved = False
-    try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        reserved = True
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(text.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except FileExistsError:
-        raise UserError(f"{path} exists", "give another name: kvtop snapshot FILE") from None
-    except OSError as error:
-        for leftover in (partial, path) if reserved else ():
-            with contextlib.suppress(OSError):
-                leftover.unlink()
-        raise UserError(f"cannot write {path}: {error.strerror}", "give another place: kvtop snapshot FILE") from None
-    return path
 
 
 # -- the parts of the document ----------------------------------------------------------------------------------

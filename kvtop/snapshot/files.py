@@ -1,18 +1,121 @@
-"""What ``s`` writes: the snapshot's JSON and the screen as SVG beside it."""
+"""A snapshot's files: names that are free and mean something, contents that appear whole or not at all."""
 
+import contextlib
+import os
+import secrets
+import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from kvtop.snapshot.document import default_stem, save, snapshot_document
+from kvtop.errors import UserError
+from kvtop.snapshot.document import dumps, snapshot_document
 from kvtop.state import EngineState
 
+LONGEST_NAME = 100
+"""Bytes of an engine's name in a file's; file systems take 255 for all of it."""
 
-def write_snapshot(state: EngineState, folder: Path, svg: str | None, now: float) -> list[Path]:
-    """Writes both files into ``folder`` and returns them. ``now`` is the viewer's monotonic clock.
+MOST_ALIKE = 10_000
+"""Snapshots of one engine in one second after which something is wrong."""
 
+
+class NameTakenError(UserError):
+    """There is a file of that name."""
+
+
+def write_snapshot(
+    state: EngineState, folder: Path, svg: str | None, now: float, wall: float | None = None
+) -> list[Path]:
+    """Writes the snapshot of ``state`` into ``folder`` under a name of its own and returns the files.
+
+    ``svg``: the screen, to be written beside it. ``now``: the viewer's monotonic clock; ``wall``: Unix seconds, by
+    default of this moment. ``state`` is only read: with one that stands still any thread may do this.
     Raises UserError where the files cannot be written, ValueError where no engine has been heard yet.
     """
-    wall = time.time()
+    wall = time.time() if wall is None else wall
     document = snapshot_document(state, wall, now)
     assert state.hello is not None
-    return save(document, folder / f"{default_stem(state.hello.engine.name, wall)}.json", svg)
+    return save_new(document, folder, state.hello.engine.name, wall, svg)
+
+
+def save_new(document: Mapping[str, Any], folder: Path, engine: str, wall: float, svg: str | None = None) -> list[Path]:
+    """`save` under `default_stem`, with ``-2``, ``-3``, … behind it while that is taken."""
+    text, stem = dumps(document), default_stem(engine, wall)
+    for number in range(1, MOST_ALIKE):
+        with contextlib.suppress(NameTakenError):
+            return _save(text, folder / f"{stem}{f'-{number}' if number > 1 else ''}.json", svg)
+    raise UserError(
+        f"{folder} has {MOST_ALIKE - 1:,} snapshots named {stem}", "give another place: kvtop snapshot FILE"
+    )
+
+
+def save(document: Mapping[str, Any], path: Path, svg: str | None = None) -> list[Path]:
+    """Writes ``path`` (JSON) and, with ``svg``, the same name ending in ``.svg``; mode 0600, never over an existing file.
+
+    Returns what was written. Raises `UserError` (`NameTakenError` where there is such a file) and leaves nothing behind
+    where it cannot.
+    """
+    return _save(dumps(document), path, svg)
+
+
+def default_stem(engine: str, wall: float) -> str:
+    """Name of a snapshot without its ending: which engine, when (local time)."""
+    return f"kvtop-{file_name(engine)}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(wall))}"
+
+
+def file_name(name: str) -> str:
+    """``name`` as part of a file's: letters and digits of any script that the file system takes, ``.``, ``-``, ``_``.
+
+    Whatever else is in it becomes ``_``: an engine says what it is called, and no name of it may lead elsewhere or be
+    more than a name to a shell.
+    """
+    encoding = sys.getfilesystemencoding()
+    kept = "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
+    kept = kept.encode(encoding, "replace").decode(encoding).replace("?", "_")
+    return kept.encode(encoding)[:LONGEST_NAME].decode(encoding, "ignore") or "engine"
+
+
+def _save(text: str, path: Path, svg: str | None) -> list[Path]:
+    contents = {path: text} | ({} if svg is None else {path.with_suffix(".svg"): svg})
+    taken: list[Path] = []
+    try:
+        for place in contents:
+            _take(place)
+            taken.append(place)
+        for place, content in contents.items():
+            _fill(place, content)
+    except BaseException as error:
+        _remove(taken)
+        if not isinstance(error, OSError):
+            raise
+        raise UserError(f"cannot write {path}: {error.strerror}", "give another place: kvtop snapshot FILE") from None
+    return list(contents)
+
+
+def _take(path: Path) -> None:
+    """Makes an empty file under a name that was free."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        raise NameTakenError(f"{path} exists", "give another name: kvtop snapshot FILE") from None
+
+
+def _fill(path: Path, text: str) -> None:
+    """The content appears whole under its name."""
+    partial = path.with_name(f".kvtop-{secrets.token_hex(8)}.partial")
+    try:
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(text.encode(errors="replace"))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except BaseException:
+        _remove([partial])
+        raise
+
+
+def _remove(paths: Sequence[Path]) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            path.unlink()

@@ -1,19 +1,15 @@
 """The document itself: names, values, what is unknown, what must never be in it."""
 
-import errno
 import json
 import math
-import os
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from kvtop.errors import UserError
 from kvtop.protocol import EngineIdentity, Event, Gauges, Hello, Keyframe, ModelFacts, Status
-from kvtop.snapshot.document import block_runs, default_stem, dumps, save, snapshot_document
+from kvtop.snapshot.document import block_runs, dumps, snapshot_document
 from kvtop.state import EngineState
 from tests.cli.fakes import SECRET, fake_hello, fake_iteration, fake_keyframe
 
@@ -139,31 +135,3 @@ def test_no_nan_gets_out() -> None:
 def test_an_engine_never_heard_is_no_snapshot() -> None:
     with pytest.raises(ValueError, match="no engine"):
         snapshot_document(EngineState(), time.time(), time.monotonic())
-
-
-def test_files_are_private_and_never_replaced(tmp_path: Path) -> None:
-    document = document_of(fake_hello(), fake_keyframe())
-    path = tmp_path / f"{default_stem('fake', time.time())}.json"
-    assert [p.suffix for p in save(document, path, "<svg/>")] == [".json", ".svg"]
-    assert {p.stat().st_mode & 0o777 for p in tmp_path.iterdir()} == {0o600}
-    with pytest.raises(UserError, match="exists"):
-        save(document, path)
-    path.unlink()
-    with pytest.raises(UserError, match="exists"):
-        save(document, path, "<svg/>")
-    assert [p.suffix for p in tmp_path.iterdir()] == [".svg"], "half a snapshot was left"
-
-
-def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UserError, match="No space left"):
-        save(document_of(fake_hello(), fake_keyframe()), tmp_path / "x.json")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot write"):
-        save(document_of(fake_hello(), fake_keyframe()), tmp_path / "no" / "x.json")
