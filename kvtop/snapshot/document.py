@@ -5,6 +5,7 @@ Pure: `kvtop.snapshot.files` writes it. Unknown is null; NaN never occurs; promp
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -200,15 +201,18 @@ def _tiers(state: EngineState, mono: float | None) -> list[dict[str, Any]] | Non
 
 
 def _durations(state: EngineState) -> dict[str, Any] | None:
-    """Mean milliseconds of an iteration by part, over the iterations seen."""
+    """Mean milliseconds of an iteration by part, over the iterations seen; of a part not told, over those that tell it."""
     iterations = sum(timing.merged for timing in state.durations)
     if not iterations:
         return None
     totals: dict[str, float] = {}
+    told: Counter[str] = Counter()
     for timing in state.durations:
         for name, value in timing.durations:
-            totals[name] = totals.get(name, 0.0) + value
-    return {"iterations": iterations} | {f"{name}_ms": total / iterations for name, total in totals.items()}
+            if value is not None:
+                totals[name] = totals.get(name, 0.0) + value
+                told[name] += timing.merged
+    return {"iterations": iterations} | {f"{name}_ms": total / told[name] for name, total in totals.items()}
 
 
 _RENAMED = {
