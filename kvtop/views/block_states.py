@@ -10,8 +10,9 @@ from typing import Literal
 
 from kvtop.views.rows import Role
 
-Sum = Literal["used", "cached", "free", "promised"]
-"""What blocks of a state count as. *used*: nobody else can have them now. *cached*: valid content, but to be had.
+Sum = Literal["used", "held", "cached", "free", "promised"]
+"""What blocks of a state count as. *used*: block tables name them, which is what engines call used. *held*: nobody else can
+have them now either, though it is no table that keeps them. *cached*: valid content, but to be had.
 *promised*: not yet taken; an engine counts them among its free and cached ones, and as a state of its own in a lower
 tier only."""
 
@@ -115,7 +116,7 @@ STATES: tuple[BlockState, ...] = (
         colour=214,
         basic=93,
         attrs=("1",),
-        counts_as="used",
+        counts_as="held",
         bar=4,
         weight=8,
         short="copy",
@@ -128,7 +129,7 @@ STATES: tuple[BlockState, ...] = (
         colour=39,
         basic=94,
         attrs=("1",),
-        counts_as="used",
+        counts_as="held",
         bar=5,
         weight=8,
         short="xfer",
@@ -142,7 +143,7 @@ STATES: tuple[BlockState, ...] = (
         colour=203,
         basic=31,
         attrs=("4",),
-        counts_as="used",
+        counts_as="held",
         bar=3,
         weight=3,
     ),
@@ -166,13 +167,13 @@ STATES: tuple[BlockState, ...] = (
 
 UNKNOWN = BlockState(
     name="unknown",
-    meaning="a state this version does not know; it counts as used",
+    meaning="a state this version does not know: shown by its own name, not counted as used",
     glyph="?",
     ascii="?",
     colour=243,
     basic=90,
     attrs=("2",),
-    counts_as="used",
+    counts_as="held",
     bar=6,
 )
 
@@ -202,7 +203,16 @@ UNKNOWN_ROLE = role_of(UNKNOWN.name)
 
 def used(counts: dict[str, int]) -> int:
     """Of blocks counted by state, how many are used."""
-    return sum(number for name, number in counts.items() if state_of(name).counts_as == "used")
+    return _counted(counts, "used")
+
+
+def taken(counts: dict[str, int]) -> int:
+    """Of blocks counted by state, how many nobody else can have now."""
+    return _counted(counts, "used") + _counted(counts, "held")
+
+
+def _counted(counts: dict[str, int], kind: Sum) -> int:
+    return sum(number for name, number in counts.items() if state_of(name).counts_as == kind)
 
 
 def in_bar(names: "list[str] | dict[str, int]") -> list[str]:
