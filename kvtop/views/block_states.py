@@ -178,24 +178,25 @@ UNKNOWN = BlockState(
 )
 
 ALL: tuple[BlockState, ...] = (*STATES, UNKNOWN)
-"""The table with what stands for every other state: places here are codes of the map and roles above `Role.STATE0`."""
+"""The table and what stands for every other state. An index into it is the code of a map cell, and with `Role.STATE0` a
+role."""
 
-_PLACES = {state.name: place for place, state in enumerate(STATES)}
+_CODES = {state.name: code for code, state in enumerate(STATES)}
 
 
-def place_of(name: str) -> int:
+def code_of(name: str) -> int:
     """Index into `ALL` of a state by its name."""
-    return _PLACES.get(name, len(STATES))
+    return _CODES.get(name, len(STATES))
 
 
 def state_of(name: str) -> BlockState:
     """The entry of a state by its name; `UNKNOWN` for one not known here."""
-    return ALL[place_of(name)]
+    return ALL[code_of(name)]
 
 
 def role_of(name: str) -> int:
     """The role in which a state is drawn, and whatever else means the same."""
-    return Role.STATE0 + place_of(name)
+    return Role.STATE0 + code_of(name)
 
 
 UNKNOWN_ROLE = role_of(UNKNOWN.name)
