@@ -10,21 +10,22 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from engine.config import EngineConfig
 from engine.policies.kv_dtype import KV_DTYPES
 from engine.serving.watchdog import Limits
-from engine.tiers import scratch
-from engine.words import one_line
+from engine.words import flat, one_line
+from kvtop.publish.errors import PublishError
+from kvtop.publish.sockets import rehearse
 
 if TYPE_CHECKING:
     from engine.serving.server import Server
 
 PR_SET_PDEATHSIG = 1
 
-TRACEBACK = "KVTOP_TRACEBACK"
-"""Set to anything, it shows where in the code an engine died; for developers."""
+TRACEBACK = "KVTOP_DEBUG"
+"""Set to anything but 0, it shows where in the code an engine died, as it does with `kvtop`."""
 
 MAX_REASON = 200
 """Characters of a goodbye to viewers."""
@@ -50,44 +51,62 @@ class Reporter:
             self._line({"progress": {"what": what, "done": done, "total": total}})
         else:
             share = "" if percent < 0 else f" {percent}%"
-            print(f"\r{what}: {done / 1e6:.1f} MB{share}", end="", file=sys.stderr, flush=True)
+            self._write(f"\r{what}: {done / 1e6:.1f} MB{share}")
 
     def say(self, text: str) -> None:
         if self._as_json:
             self._line({"note": text})
         else:
-            print(text, file=sys.stderr, flush=True)
+            self._write(f"{flat(text)}\n")
 
     def ready(self, facts: dict[str, Any]) -> None:
         if self._as_json:
             self._line({"ready": facts})
         else:
-            print(f"engine {facts['name']} serves; watch it: kvtop attach {facts['name']}", file=sys.stderr, flush=True)
+            self._write(f"engine {facts['name']} serves; watch it: kvtop attach {facts['name']}\n")
 
     def failed(self, why: str, hint: str) -> None:
         if self._as_json:
             self._line({"failed": why, "hint": hint})
         else:
-            print(f"kvtop engine: {why}" + (f" ({hint})" if hint else ""), file=sys.stderr, flush=True)
+            self._write(f"kvtop engine: {flat(why)}" + (f" ({flat(hint)})" if hint else "") + "\n")
 
     def died(self, why: str) -> None:
         """The engine cannot go on. The one line goes to standard error whoever started it: a log keeps that."""
         if self._as_json:
             self._line({"failed": why, "hint": ""})
-        if os.environ.get(TRACEBACK):
-            traceback.print_exc()
-        print(f"kvtop engine: {why}", file=sys.stderr, flush=True)
+        if os.environ.get(TRACEBACK, "0") not in ("", "0"):
+            self._write(traceback.format_exc())
+        self._write(f"kvtop engine: {flat(why)}\n")
+
+    # Where nobody listens any more (a pipe without a reader, a full disk) the engine goes on; viewers see the rest.
 
     def _line(self, facts: dict[str, Any]) -> None:
         try:
             print(json.dumps(facts), flush=True)
         except OSError:
-            # Nobody listens any more; the engine goes on, its log says the rest.
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+
+    def _write(self, text: str) -> None:
+        if sys.stderr is None:
+            return
+        try:
+            print(text, end="", file=sys.stderr, flush=True)
+        except OSError:
+            sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+
+
+class WrongUsage(ValueError):
+    """The command line cannot be understood; the text says why."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise WrongUsage(message)  # in one line, and in the format of whoever asked
 
 
 def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(prog="kvtop engine", description="Serve kvtop's own engine on a Unix socket.")
+    p = _Parser(prog="kvtop engine", description="Serve kvtop's own engine on a Unix socket.", allow_abbrev=False)
     p.add_argument(
         "--model", default="smollm2", help="smollm2, random, or a path to a GGUF file (default: %(default)s)"
     )
@@ -97,10 +116,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--host-blocks", type=int, default=0, metavar="N", help="KV blocks in host memory (default: none)")
     p.add_argument("--disk-blocks", type=int, default=0, metavar="N", help="KV blocks in a file (default: none)")
     p.add_argument(
-        "--disk-path",
-        default="",
-        metavar="FILE",
-        help="that file, made and removed by the engine (default: one in the cache folder)",
+        "--disk-path", default="", metavar="FILE", help="that file, removed at the end (default: NAME.kv by the socket)"
     )
     p.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"])
     p.add_argument("--attention", default="auto", choices=["auto", "torch", "triton"])
@@ -202,15 +218,18 @@ def _stop_with_parent(stop: Callable[[], None]) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Returns the exit code: 0 stopped in order, 1 could not serve, 2 wrong usage."""
-    args = parser().parse_args(argv)
+    try:
+        args = parser().parse_args(argv)
+    except WrongUsage as error:
+        Reporter("--ready-json" in (sys.argv if argv is None else argv)).failed(str(error), "see: kvtop engine --help")
+        return 2
     reporter = Reporter(args.ready_json)
     serving: list[Server] = []
 
     def stop(*_: object) -> None:
         # Called by signals, at any point of any code: it must take no lock.
         if not serving:
-            scratch.remove_all()
-            os._exit(0)  # Still loading: nothing else is open yet that would need an orderly end.
+            os._exit(0)  # Still loading: nothing is open yet that would need an orderly end.
         serving[0].stop()
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -220,7 +239,8 @@ def main(argv: list[str] | None = None) -> int:
         _stop_with_parent(stop)
     try:
         config = config_from(args)
-    except ValueError as error:
+        rehearse(None, config.name)
+    except (ValueError, PublishError) as error:
         reporter.failed(str(error), "")
         return 2
 

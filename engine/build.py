@@ -1,6 +1,5 @@
 """Puts an engine together from its configuration: model, pool, scheduler, runner, telemetry, publisher, workload."""
 
-import secrets
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,8 +12,8 @@ from engine.core import Engine
 from engine.kv_storage import KVStorage
 from engine.memory.pool import BlockPool
 from engine.memory.window import describe_windows, parse_windows
-from engine.model.attention import TRITON_READS, AttentionError, attention_backend
-from engine.model.fetch import FetchError, Progress, cache_folder, ensure_model
+from engine.model.attention import TRITON_READS, AttentionBackend, AttentionError, attention_backend
+from engine.model.fetch import FetchError, Progress, ensure_model
 from engine.model.gguf import GgufError
 from engine.model.kv_cache import KVCache, KVCacheError, kv_bytes_per_token
 from engine.model.load import SMOLLM2_SHAPE, LoadedModel, load_model, random_model, with_windows
@@ -28,13 +27,13 @@ from engine.serving.describe import hello
 from engine.serving.server import Server
 from engine.serving.submission import Vocabulary
 from engine.serving.telemetry import Telemetry
-from engine.tiers import scratch
 from engine.tiers.opening import open_stores, open_tiers
 from engine.tiers.store import StoreError
 from engine.tiers.tiers import Tiers
 from engine.workload.arrivals import MixWorkload, scale_for
 from engine.workload.mixes import MIXES
 from kvtop.protocol import ModelFacts, PolicyValue
+from kvtop.protocol.places import socket_folder
 from kvtop.publish import Publisher
 
 DEFAULT_BLOCKS, DEFAULT_BLOCK_SIZE = 512, 16
@@ -72,17 +71,16 @@ def build(
     ``progress(what, done, total)`` in bytes, ``say(sentence)``: for whoever waits. ``fallback_random``: serve random
     weights when the model cannot be had, and say so on every screen. ``folder``: where the sockets go.
     """
-    try:
-        policies = PolicySet.of((MIX_POLICIES if config.workload in MIXES else {}) | config.policies)
-    except ValueError as error:
-        raise BuildError(str(error), "see: kvtop ctl policies", code=2) from None
+    policies = PolicySet.of((MIX_POLICIES if config.workload in MIXES else {}) | config.policies)
     device = _device(config.device)
+    if config.attention != "auto":  # before a model is loaded for it
+        _attention(config.attention, device, TRITON_READS[0] if config.kv_dtype == "auto" else config.kv_dtype)
     model, notice = _model(config, device, progress, say, fallback_random)
     if config.window:
         try:
             model = with_windows(model, parse_windows(config.window, model.config.layers))
         except ValueError as error:
-            raise BuildError(str(error), "give --window a number of tokens, or such as 64,full") from None
+            raise BuildError(str(error), "give --window a number of tokens, or such as 64,full", code=2) from None
         laid_over = f"{describe_windows(model.config.windows)}, whatever the model was trained with"
         notice = laid_over if notice is None else f"{laid_over}; {notice}"[:500]
     facts, groups = model.config, model.decoder.groups
@@ -104,15 +102,16 @@ def build(
             dtype=cache_dtype,
             device=device,
         )
-        attention = attention_backend(backend, device, cache_dtype)
     except KVCacheError as error:
         raise BuildError(str(error), "give --blocks a smaller number") from None
-    except AttentionError as error:
-        raise BuildError(str(error), "use --attention torch") from None
+    attention = _attention(backend, device, cache_dtype.name)
     pool = BlockPool(blocks, block_size, windows=groups.windows)
     max_model_len = min(facts.context, pool.tokens_in(blocks))
-    sizes = _sizes(config, say)
-    tiers = _tiers(pool, cache, sizes)
+    if max_model_len < 2:
+        raise BuildError(
+            f"{blocks} blocks of {block_size} tokens have no room for a prompt and an answer", "give more", code=2
+        )
+    tiers = _tiers(config, pool, cache, folder)
     scheduler = Scheduler(
         pool,
         policies,
@@ -124,7 +123,7 @@ def build(
         groups.layer_slots, facts.kv_heads, facts.head_size, kv_dtype(name)
     )
     runner = ModelRunner(model.decoder, cache, attention, seed=config.seed)
-    storage = KVStorage(runner, tiers=tiers, open_stores=partial(open_stores, **sizes))
+    storage = KVStorage(runner, tiers=tiers, open_stores=partial(open_stores, **_sizes(config, folder)))
     engine = Engine(scheduler, runner, storage=storage)
     telemetry = Telemetry(
         engine,
@@ -177,43 +176,39 @@ def build(
     )
 
 
+def _attention(name: str, device: str, dtype: str) -> AttentionBackend:
+    try:
+        return attention_backend(name, device, kv_dtype(dtype))
+    except AttentionError as error:
+        raise BuildError(str(error), "use --attention torch") from None
+
+
 class _TierSizes(TypedDict):
     host_blocks: int
     disk_blocks: int
     disk_path: Path
 
 
-def _sizes(config: EngineConfig, say: Callable[[str], None]) -> _TierSizes:
-    """What `open_tiers` needs to know. Makes the folder of the disk tier's file where none was named, and removes what
-    killed engines have left there."""
-    path = Path(config.disk_path).expanduser()
-    if config.disk_blocks and not config.disk_path:
-        folder = cache_folder() / "kv"
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            why = f"disk tier: no folder can be made at {folder}: {error.strerror}"
-            raise BuildError(why, "give --disk-path a file, or set KVTOP_CACHE_DIR to a folder of yours") from None
-        for left in scratch.sweep(folder):
-            say(f"removed {left.path}, {left.bytes / 2**20:.1f} MiB: the engine that made it was killed")
-        # Its own for each run: engines of one name may run on several machines that share a home.
-        path = folder / f"{config.name}-{secrets.token_hex(4)}{scratch.SUFFIX}"
+def _sizes(config: EngineConfig, folder: Path | None) -> _TierSizes:
+    """What `open_tiers` needs to know."""
+    if config.disk_path:
+        path = Path(config.disk_path).expanduser()
+    else:
+        path = (folder or socket_folder(create=config.disk_blocks > 0)) / f"{config.name}.kv"
     return {"host_blocks": config.host_blocks, "disk_blocks": config.disk_blocks, "disk_path": path}
 
 
-def _tiers(pool: BlockPool, cache: KVCache, sizes: _TierSizes) -> Tiers | None:
+def _tiers(config: EngineConfig, pool: BlockPool, cache: KVCache, folder: Path | None) -> Tiers | None:
     try:
-        return open_tiers(pool, cache.parts, **sizes)
+        return open_tiers(pool, cache.parts, **_sizes(config, folder))
     except StoreError as error:
         raise BuildError(str(error), "give --host-blocks or --disk-blocks less, or another --disk-path") from None
 
 
 def _kv_dtype(config: EngineConfig, model: LoadedModel) -> str:
     """The element type to start with, which ``--kv-dtype`` and the policy of that name both can choose."""
-    wanted = {config.kv_dtype, str(config.policies.get("kv_dtype", "auto"))} - {"auto"}
-    if len(wanted) > 1:
-        raise BuildError(f"two KV data types to start with: {' and '.join(sorted(wanted))}", "give one of them")
-    return wanted.pop() if wanted else model.weight_dtype
+    asked = (config.kv_dtype, str(config.policies.get("kv_dtype", "auto")))
+    return next((name for name in asked if name != "auto"), model.weight_dtype)
 
 
 def _rate(runner: ModelRunner, budget: int, pool: BlockPool, load: float) -> float:

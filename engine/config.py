@@ -2,9 +2,17 @@
 
 from dataclasses import dataclass, field
 
+from engine.memory.window import read_windows
 from engine.policies.kv_dtype import KV_DTYPES
+from engine.policies.policy_set import PolicySet
 from engine.serving.watchdog import Limits
 from kvtop.protocol import PolicyValue
+from kvtop.protocol.places import valid_name
+
+MOST_BLOCKS = 16_777_216
+"""In one tier; sixteen times what the screen and the books are measured with."""
+
+MOST_RATE = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +39,7 @@ class EngineConfig:
     disk_blocks: int = 0
     """Blocks in the disk tier; 0: there is none."""
     disk_path: str = ""
-    """File of the disk tier, made and removed by the engine; empty: one of its own in the cache folder."""
+    """File of the disk tier, made and removed by the engine; empty: NAME.kv in the socket folder."""
     expose_text: bool = False
     ledger_every: int = 64
     """Iterations between two ledger checks while serving; 0 never checks."""
@@ -39,16 +47,51 @@ class EngineConfig:
     """When the watchdog tells that work waits and nothing comes of it."""
 
     def __post_init__(self) -> None:
+        """Raises ValueError, in a sentence, for what can be right with no model and on no machine."""
+        if not valid_name(self.name):
+            raise ValueError(
+                f"{self.name!r} cannot name an engine: up to 64 letters, digits, '.', '_', '-', not ending in .ctl"
+            )
         if self.block_size not in (0, 1, 2, 4, 8, 16, 32, 64, 128, 256):
             raise ValueError(
                 f"block size {self.block_size} must be a power of two from 1 to 256 tokens, or 0 for a choice by the engine"
             )
+        _within("blocks", self.blocks, MOST_BLOCKS)
+        _within("host blocks", self.host_blocks, MOST_BLOCKS)
+        _within("disk blocks", self.disk_blocks, MOST_BLOCKS)
+        _within("ledger interval", self.ledger_every, MOST_BLOCKS)
+        _within("seed", self.seed, 2**63 - 1)
+        if self.disk_path and not self.disk_blocks:
+            raise ValueError(
+                "a disk path without disk blocks: there is no disk tier; give the number of its blocks too"
+            )
         if self.kv_dtype not in ("auto", *KV_DTYPES):
             raise ValueError(f"KV data type {self.kv_dtype!r} is not one of auto, {', '.join(KV_DTYPES)}")
-        for tier, blocks in (("host", self.host_blocks), ("disk", self.disk_blocks)):
-            if blocks < 0:
-                raise ValueError(f"{tier} blocks {blocks} must not be negative")
-        if self.blocks < 0:
-            raise ValueError(f"blocks {self.blocks} must not be negative")
-        if self.ledger_every < 0:
-            raise ValueError(f"ledger interval {self.ledger_every} must not be negative")
+        if not 0.0 <= self.rate <= MOST_RATE:
+            raise ValueError(
+                f"rate {self.rate:g} must be above 0 and at most {MOST_RATE:g} requests/s, or 0 for a choice"
+            )
+        if not self.model or "\0" in self.model + self.disk_path:
+            raise ValueError("the model has no name: smollm2, random, or the path of a GGUF file")
+        self._check_policies()
+        self._check_room()
+
+    def _check_policies(self) -> None:
+        PolicySet.of(self.policies)
+        wanted = {self.kv_dtype, str(self.policies.get("kv_dtype", "auto"))} - {"auto"}
+        if len(wanted) > 1:
+            raise ValueError(f"two KV data types to start with: {' and '.join(sorted(wanted))}; give one of them")
+
+    def _check_room(self) -> None:
+        """A pool must hold a prompt and an answer, a token each, in the blocks of every KV group."""
+        groups = len(set(read_windows(self.window))) if self.window else 1
+        if self.blocks and self.block_size and self.blocks // groups * self.block_size < 2:
+            of_groups = f" of {groups} KV groups" if groups > 1 else ""
+            raise ValueError(
+                f"{self.blocks} blocks of {self.block_size} tokens{of_groups} have no room for a prompt and an answer"
+            )
+
+
+def _within(name: str, value: int, most: int) -> None:
+    if not 0 <= value <= most:
+        raise ValueError(f"{name} {value if abs(value) < 10**20 else 'given'} must be a whole number from 0 to {most}")

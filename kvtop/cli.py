@@ -24,9 +24,9 @@ _CTL_EXIT_CODES = (
 )
 
 _EPILOG = f"""\
-With no command, kvtop attaches to the one engine it finds in the socket folder.
+With no command, kvtop attaches to the one engine it finds, in every folder where one could have put its sockets.
 {EXIT_CODES}
-environment: KVTOP_SOCKET_DIR (socket folder), NO_COLOR, KVTOP_COLOR (truecolor, 256, 16, none, auto),
+environment: KVTOP_SOCKET_DIR (the one socket folder), NO_COLOR, KVTOP_COLOR (truecolor, 256, 16, none, auto),
   LC_ALL, LC_CTYPE, LANG (without UTF-8 in it the screen keeps to ASCII), KVTOP_DEBUG=1 (tracebacks)
 """
 
@@ -111,7 +111,7 @@ def _add_demo(commands: "argparse._SubParsersAction[_Parser]") -> None:
     demo.add_argument("--host-blocks", type=_positive, metavar="N", help="KV blocks in host memory, below the device")
     demo.add_argument("--disk-blocks", type=_positive, metavar="N", help="KV blocks in a file, below that")
     demo.add_argument(
-        "--disk-path", metavar="FILE", help="that file (default: in the cache folder; removed at the end)"
+        "--disk-path", metavar="FILE", help="that file (default: in the socket folder; removed at the end)"
     )
     demo.add_argument(
         "--preset",
@@ -225,7 +225,10 @@ def build_parser() -> argparse.ArgumentParser:
     ).add_argument("arguments", nargs=argparse.REMAINDER)
 
     ls = commands.add_parser(
-        "ls", help="list engines", description="List the engines in the socket folder.", epilog=EXIT_CODES
+        "ls",
+        help="list engines",
+        description="List your engines on this host, wherever they have their sockets.",
+        epilog=EXIT_CODES,
     )
     _json_option(ls)
 
@@ -346,7 +349,8 @@ def _open_standard_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+            # Takes the lowest free number, which is this one; for the engine, which this process may become, too.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):

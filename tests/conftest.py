@@ -1,5 +1,9 @@
 import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -9,3 +13,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # No example is judged by how long it took: the machine may be busy with other things.
 settings.register_profile("kvtop", deadline=None)
 settings.load_profile("kvtop")
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A socket folder of our own. Short: the path of a Unix socket has about a hundred bytes."""
+    with tempfile.TemporaryDirectory(prefix="kv") as name:
+        yield Path(name)

@@ -62,8 +62,7 @@ class HeldBlocks(Blocks):
     @property
     def available(self) -> int:
         """Blocks that `take` can give: free and cached ones."""
-        allocator = self.allocator
-        return len(allocator.free_list) + len(allocator.evictable)
+        return len(self.allocator)
 
     @property
     def room(self) -> int:

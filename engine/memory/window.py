@@ -10,17 +10,28 @@ Windows = tuple[int | None, ...]
 FULL = "full"
 
 
-def parse_windows(text: str, layers: int) -> Windows:
-    """``"64"``: every layer; ``"64,full"``: alternating; repeated over the layers. Raises ValueError in a sentence."""
+LONGEST = 2**31
+"""Tokens; more than any model's context."""
+
+
+def read_windows(text: str) -> Windows:
+    """``"64"`` or ``"64,full"``: one pattern of layers, which repeats. Raises ValueError in a sentence."""
     pattern: list[int | None] = []
     for word in text.split(","):
         word = word.strip()
         if word == FULL:
             pattern.append(None)
-        elif word.isascii() and word.isdecimal() and int(word) > 0:
+        elif word.isascii() and word.isdecimal() and len(word) <= 10 and 0 < int(word) <= LONGEST:
             pattern.append(int(word))
         else:
-            raise ValueError(f"window {word!r} is neither a number of tokens above 0 nor {FULL}")
+            shown = repr(word if len(word) <= 20 else word[:20] + "…")
+            raise ValueError(f"window {shown} is neither a number of tokens above 0 nor {FULL}")
+    return tuple(pattern)
+
+
+def parse_windows(text: str, layers: int) -> Windows:
+    """``"64"``: every layer; ``"64,full"``: alternating; repeated over the layers. Raises ValueError in a sentence."""
+    pattern = read_windows(text)
     if len(pattern) > layers:
         raise ValueError(f"windows for {len(pattern)} layers, but the model has {layers}")
     windows = tuple(pattern[layer % len(pattern)] for layer in range(layers))

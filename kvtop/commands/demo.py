@@ -10,10 +10,11 @@ from typing import Any
 from kvtop.commands.child import EngineChild, Ready, require_engine, signal_name
 from kvtop.commands.progress import ProgressLine
 from kvtop.commands.table import number
-from kvtop.commands.target import folder, is_live
+from kvtop.commands.target import place_fault
 from kvtop.commands.tty import ascii_only, current_folder, require_screen, restored, signals_raise
 from kvtop.errors import UserError, one_line
-from kvtop.protocol.places import observe_path, valid_name
+from kvtop.protocol.places import PlaceError, socket_folder, valid_name
+from kvtop.sources.discover import search
 from kvtop.term.environment import prepare_environment
 
 FIRST_KEYFRAME_WITHIN = 120.0
@@ -103,11 +104,15 @@ def _place_for(name: str) -> Path:
     """The socket folder, made if need be. Raises `UserError` where an engine of that name cannot be started."""
     if not valid_name(name):
         raise UserError(f"{name!r} cannot be a name", "letters, digits, dot, dash, underscore; 64 at most", code=2)
-    place = folder(create=True)
-    if is_live(observe_path(place, name)):
+    try:
+        place = socket_folder(create=True)
+    except PlaceError as error:
+        raise place_fault(str(error), code=2) from None
+    if any(engine.name == name and engine.alive for engine in search().engines):
         raise UserError(
             f"an engine named {name} is running",
             f"watch it: kvtop attach {name}; or start one more: kvtop demo --name {name}2",
+            code=2,
         )
     return place
 

@@ -1,13 +1,14 @@
-"""``kvtop ls``: the engines in the socket folder, and how they are."""
+"""``kvtop ls``: the engines of this user, wherever they have their sockets, and how they are."""
 
 import argparse
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from kvtop.commands.table import age, number, table
-from kvtop.commands.target import START_ONE, all_engines
+from kvtop.commands.target import START_ONE, all_engines, not_looked, where_looked
 from kvtop.commands.watch import glance, heard
 from kvtop.errors import one_line
 from kvtop.sources.discover import Found
@@ -22,17 +23,20 @@ SCHEMA = "kvtop.ls/1"
 
 def run(options: argparse.Namespace) -> int:
     """0 when every engine that has a socket answers (or there is none), else 1."""
-    engines = all_engines()
-    alive = [found for found in engines if found.alive]
+    everywhere = all_engines()
+    alive = [found for found in everywhere.engines if found.alive]
     seen = glance([SocketSource(found.path) for found in alive], WITHIN) if alive else []
-    states = {found.name: state for found, state in zip(alive, seen, strict=True)}
-    facts = [_facts(found, states.get(found.name)) for found in engines]
+    states = {found.path: state for found, state in zip(alive, seen, strict=True)}
+    facts = [_facts(found, states.get(found.path)) for found in everywhere.engines]
     if options.json:
-        print(json.dumps({"schema": SCHEMA, "engines": facts}, indent=1, allow_nan=False))
+        looked = [{"folder": str(place.folder), "trouble": place.trouble or None} for place in everywhere.places]
+        print(json.dumps({"schema": SCHEMA, "engines": facts, "looked_in": looked}, indent=1, allow_nan=False))
     elif facts:
-        print(table(_HEADINGS, [_row(fact) for fact in facts]))
+        print(table(*_columns(facts)))
+        for line in not_looked(everywhere):
+            print(one_line(line), file=sys.stderr)
     else:
-        print(f"no engine is running; {START_ONE}", file=sys.stderr)
+        print(one_line(f"no engine is running; {START_ONE}; {where_looked(everywhere)}", 1000), file=sys.stderr)
     return 0 if all(fact["alive"] for fact in facts) else 1
 
 
@@ -64,6 +68,15 @@ def _facts(found: Found, state: EngineState | None) -> dict[str, Any]:
 
 
 _HEADINGS = ("NAME", "STATE", "KIND", "MODEL", "PID", "UP", "KV USED", "RUNNING", "WAITING")
+
+
+def _columns(facts: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows; with the folder of each where they differ."""
+    folders = [str(Path(fact["socket"]).parent) for fact in facts]
+    rows = [_row(fact) for fact in facts]
+    if len(set(folders)) == 1:
+        return list(_HEADINGS), rows
+    return [*_HEADINGS, "FOLDER"], [[*row, folder] for row, folder in zip(rows, folders, strict=True)]
 
 
 def _row(fact: dict[str, Any]) -> list[str]:

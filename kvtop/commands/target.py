@@ -1,12 +1,11 @@
 """Which engine a command means: by name, by socket, or the only one there is."""
 
-import socket
 import sys
 from pathlib import Path
 
 from kvtop.errors import UserError, one_line
-from kvtop.protocol.places import CONTROL_SUFFIX, OBSERVE_SUFFIX, PlaceError, observe_path, socket_folder, valid_name
-from kvtop.sources.discover import Found, live_engines, look
+from kvtop.protocol.places import CONTROL_SUFFIX, OBSERVE_SUFFIX, PlaceError, valid_name
+from kvtop.sources.discover import Found, Search, look, search
 
 START_ONE = "start one: kvtop demo"
 
@@ -14,21 +13,33 @@ ANSWER_WITHIN = 5.0
 """Seconds an engine that was named may take for its hello."""
 
 
-def folder(*, create: bool = False) -> Path:
-    """The socket folder. Raises `UserError` where it cannot be used."""
+def all_engines(name: str | None = None, within: float = 1.0) -> Search:
+    """Every engine of this user that has a socket (and is called ``name``), alive or dead; each has ``within`` seconds to
+    answer. Raises `UserError` where nothing can be looked into."""
     try:
-        return socket_folder(create)
+        found = search(within, name)
     except PlaceError as error:
-        place, _, advice = str(error).rpartition("; ")
-        raise UserError(place, advice) from None
+        raise place_fault(str(error)) from None
+    if not found.engines and (trouble := found.places[0].trouble):
+        raise place_fault(trouble)
+    return found
 
 
-def all_engines() -> list[Found]:
-    """Every engine that has a socket in the folder, alive or dead. Raises `UserError` where the folder is unusable."""
-    try:
-        return live_engines(folder())
-    except OSError as error:
-        raise UserError(f"cannot read the socket folder: {error.strerror}", "KVTOP_SOCKET_DIR names another") from None
+def place_fault(trouble: str, code: int = 1) -> UserError:
+    """A place's trouble as a line and a hint."""
+    what, _, advice = trouble.rpartition("; ")
+    return UserError(what, advice, code)
+
+
+def where_looked(found: Search) -> str:
+    """``looked in FOLDER, FOLDER``, and where not."""
+    looked = ", ".join(str(place.folder) for place in found.places if not place.trouble)
+    return "; ".join([f"looked in {looked}", *not_looked(found)])
+
+
+def not_looked(found: Search) -> list[str]:
+    """The places that could not be looked into, and why."""
+    return [f"not looked into: {place.trouble}" for place in found.places if place.trouble]
 
 
 def control_of(path: Path) -> Path:
@@ -43,27 +54,17 @@ def find_engine(target: str | None, *, ask: bool = False) -> Found:
     """
     if target is not None:
         return _named(target)
-    alive = [found for found in all_engines() if found.alive]
+    found = all_engines()
+    alive = [engine for engine in found.engines if engine.alive]
     if len(alive) == 1:
         return alive[0]
     if not alive:
-        raise UserError("no engine is running", START_ONE)
-    names = ", ".join(found.name for found in alive)
+        raise UserError("no engine is running", f"{START_ONE}; {where_looked(found)}")
+    names = ", ".join(engine.name for engine in alive)
     if ask and sys.stdin.isatty() and sys.stdout.isatty():
         return _chosen(alive)
     option = "kvtop attach NAME" if ask else "-e NAME"
     raise UserError(f"{len(alive)} engines are running: {names}", f"choose one: {option}", code=2)
-
-
-def is_live(path: Path) -> bool:
-    """Whether somebody listens on the socket ``path``."""
-    try:
-        with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(2.0)
-            client.connect(str(path))
-    except OSError:
-        return False
-    return True
 
 
 def _named(target: str) -> Found:
@@ -72,22 +73,26 @@ def _named(target: str) -> Found:
         if path.name.endswith(CONTROL_SUFFIX):
             path = path.with_name(path.name.removesuffix(CONTROL_SUFFIX) + OBSERVE_SUFFIX)
         if not path.exists():
-            raise UserError(f"there is no socket {target}", "engines in the socket folder: kvtop ls")
-    else:
-        if not valid_name(target):
-            raise UserError(f"{target!r} is no engine's name", "engines in the socket folder: kvtop ls", code=2)
-        path = observe_path(folder(), target)
-        if not path.exists():
-            raise UserError(f"no engine named {target} is running", _others())
-    found = look(path.name.removesuffix(OBSERVE_SUFFIX), path, ANSWER_WITHIN)
+            raise UserError(f"there is no socket {target}", "all engines: kvtop ls")
+        return _answering(look(path.name.removesuffix(OBSERVE_SUFFIX), path, ANSWER_WITHIN))
+    if not valid_name(target):
+        raise UserError(f"{target!r} is no engine's name", "all engines: kvtop ls", code=2)
+    called = all_engines(target, ANSWER_WITHIN)
+    alive = [engine for engine in called.engines if engine.alive]
+    if len(alive) > 1:
+        sockets = ", ".join(str(engine.path) for engine in alive)
+        raise UserError(f"{len(alive)} engines named {target} are running", f"give the socket: {sockets}", code=2)
+    if called.engines:
+        return _answering((alive or called.engines)[0])
+    others = ", ".join(engine.name for engine in all_engines().engines if engine.alive)
+    hint = f"running: {others}" if others else START_ONE
+    raise UserError(f"no engine named {target} is running", f"{hint}; {where_looked(called)}")
+
+
+def _answering(found: Found) -> Found:
     if not found.alive:
-        raise UserError(f"engine {found.name}: {one_line(found.detail)}", "engines in the socket folder: kvtop ls")
+        raise UserError(f"engine {found.name}: {one_line(found.detail)}", "all engines: kvtop ls")
     return found
-
-
-def _others() -> str:
-    alive = [found.name for found in all_engines() if found.alive]
-    return f"running: {', '.join(alive)}" if alive else START_ONE
 
 
 def _chosen(alive: list[Found]) -> Found:

@@ -5,13 +5,12 @@ from pathlib import Path
 
 from kvtop.protocol.frames import IterationFrame, Keyframe
 from kvtop.protocol.hello import Hello
-from kvtop.protocol.places import PlaceError, control_path, observe_path, socket_folder, valid_name
+from kvtop.protocol.places import control_path, observe_path, socket_folder
 from kvtop.publish.dispatch import CommandQueue, PendingCommand
-from kvtop.publish.errors import PublishError
 from kvtop.publish.ring import Ring
 from kvtop.publish.schedule import KeyframeSchedule
 from kvtop.publish.server import Server
-from kvtop.publish.sockets import Claim
+from kvtop.publish.sockets import Claim, claim_place
 from kvtop.publish.waker import Waker
 
 
@@ -41,22 +40,7 @@ class Publisher:
 
     def start(self) -> None:
         """Bind both sockets. Raises `PublishError` in one sentence when that cannot be."""
-        name = self.hello.engine.name
-        if not valid_name(name):
-            raise PublishError(
-                f"{name!r} cannot name an engine; use up to 64 letters, digits, '.', '_', '-', not ending in .ctl"
-            )
-        folder = self._folder
-        try:
-            if folder is None:
-                folder = socket_folder(create=True)
-            else:
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except PlaceError as error:
-            raise PublishError(str(error)) from None
-        except OSError as error:
-            raise PublishError(f"cannot make socket folder {folder}: {error.strerror}") from None
-        self._claim = Claim(folder, name)
+        self._claim = claim_place(self._folder, self.hello.engine.name)
         self._server = Server(
             self._claim.observe,
             self._claim.control,

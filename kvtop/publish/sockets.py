@@ -14,7 +14,7 @@ from kvtop.protocol.base import ProtocolError
 from kvtop.protocol.codec import decode_frame
 from kvtop.protocol.hello import Hello
 from kvtop.protocol.lines import LineBuffer
-from kvtop.protocol.places import control_path, observe_path
+from kvtop.protocol.places import PlaceError, control_path, observe_path, socket_folder, valid_name
 from kvtop.publish.errors import PublishError
 
 BACKLOG = 64
@@ -38,6 +38,35 @@ def hung_up(sock: socket.socket) -> bool:
     poll = select.poll()
     poll.register(sock, 0)
     return bool(poll.poll(0))
+
+
+def rehearse(folder: Path | None, name: str) -> None:
+    """Raises `PublishError` where an engine of that name could not open its sockets; opens and removes them to know.
+
+    For whoever has minutes of loading ahead. None is the user's socket folder.
+    """
+    claim = claim_place(folder, name)
+    claim.observe.close()
+    claim.control.close()
+    claim.release()
+
+
+def claim_place(folder: Path | None, name: str) -> "Claim":
+    """The name and both sockets, in a folder that is made if need be. Raises `PublishError`."""
+    if not valid_name(name):
+        raise PublishError(
+            f"{name!r} cannot name an engine; use up to 64 letters, digits, '.', '_', '-', not ending in .ctl"
+        )
+    try:
+        if folder is None:
+            folder = socket_folder(create=True)
+        else:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except PlaceError as error:
+        raise PublishError(str(error)) from None
+    except OSError as error:
+        raise PublishError(f"cannot make socket folder {folder}: {error.strerror}") from None
+    return Claim(folder, name)
 
 
 class Claim:
@@ -82,6 +111,7 @@ class Claim:
         while True:
             try:
                 lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+                os.fchmod(lock, 0o600)  # whatever the umask: the next engine of that name opens it too
             except OSError as error:
                 raise PublishError(f"cannot open {self._lock_path}: {error.strerror}") from None
             try:
@@ -143,8 +173,12 @@ class Claim:
         except OSError as error:
             listener.close()
             reason = error.strerror or str(error)
-            more = "; set KVTOP_SOCKET_DIR to a shorter folder" if "too long" in reason else ""
-            raise PublishError(f"cannot open socket {path}: {reason}{more}") from None
+            if "too long" in reason:
+                reason = (
+                    f"its path has {len(os.fsencode(path))} bytes, more than a socket's may have; "
+                    "set KVTOP_SOCKET_DIR to a shorter folder"
+                )
+            raise PublishError(f"cannot open socket {path}: {reason}") from None
         return listener
 
 

@@ -1,5 +1,6 @@
 """Environments that lie, lack or refuse: each gets an answer or one line, and never exit code 0 after a fault."""
 
+import json
 import os
 import subprocess
 import sys
@@ -88,3 +89,38 @@ def test_a_fault_is_one_line_and_the_traceback_for_who_wants_it(folder: Path, sw
     assert told.returncode == 1
     assert "Traceback" in told.stderr
     assert told.stderr.splitlines()[-2].startswith("kvtop: internal error")
+
+
+# -- places
+
+ELSEWHERE = "env -u KVTOP_SOCKET_DIR -u XDG_RUNTIME_DIR TMPDIR=/nonexistent $KVTOP"
+
+
+def test_an_engine_of_another_environment_is_found_and_commanded(folder: Path) -> None:
+    """As one that cron started, with a folder for temporary files that the login shell knows nothing of."""
+    name = f"cron-{os.getpid()}"
+    place = folder / f"kvtop-{os.getuid()}"
+    place.mkdir(mode=0o700)
+    with FakeEngine(place, name) as engine:
+        listed = json.loads(shell(folder, f"{ELSEWHERE} ls --json").stdout)
+        (found,) = [fact for fact in listed["engines"] if fact["name"] == name]
+        assert (found["alive"], found["socket"]) == (True, str(place / f"{name}.sock"))
+        assert {"folder": str(place), "trouble": None} in listed["looked_in"]
+        assert shell(folder, f"{ELSEWHERE} ctl -e {name} pause").returncode == 0
+        assert len(engine.seen) == 1
+        twin = folder / "other" / f"kvtop-{os.getuid()}"
+        twin.mkdir(parents=True, mode=0o700)
+        with FakeEngine(twin, name):
+            both = shell(folder, f"{ELSEWHERE} ctl -e {name} pause")
+            assert_one_line(both, 2, f"2 engines named {name}", str(place), str(twin))
+            listing = shell(folder, f"{ELSEWHERE} ls").stdout
+            assert str(place) in listing
+            assert str(twin) in listing
+    assert len(engine.seen) == 1
+
+
+def test_where_was_looked_is_said(folder: Path) -> None:
+    for command in ("ls", "attach", "attach nope", "snapshot -", "ctl pause"):
+        done = shell(folder, f"$KVTOP {command}")
+        assert f"looked in {folder}" in done.stderr
+        assert "kvtop demo" in done.stderr

@@ -179,7 +179,7 @@ def test_the_locale_chooses_the_characters(
 def test_ctrl_z_goes_back_to_the_shell_and_fg_draws_all_anew(terminal: Terminal, fake: FakeEngine) -> None:
     tmux = terminal()
     tmux.run(f"{KVTOP_TYPED} attach fake; echo code=$?")
-    before = tmux.wait_for(rf"{DASHBOARD}[\s\S]*? help")
+    tmux.wait_for(rf"{DASHBOARD}[\s\S]*? help")
     tmux.keys("C-z")
     tmux.wait_for(r"Stopped")
     assert tmux.ask("alternate_on") == "0"
@@ -188,9 +188,8 @@ def test_ctrl_z_goes_back_to_the_shell_and_fg_draws_all_anew(terminal: Terminal,
     tmux.run("stty -a | tr ' ;' '\\n' | grep -cx -e echo -e icanon -e isig")
     tmux.wait_for(r"(?m)^3$", 30)
     tmux.run("clear; fg; echo code=$?")
-    again = tmux.wait_for(rf"{DASHBOARD}[\s\S]*? help")
+    tmux.wait_for(r"fake kvtop[\s\S]*KV used[\s\S]*most blocks[\s\S]*chat-3[\s\S]*queue:[\s\S]*events:[\s\S]* help")
     assert tmux.ask("alternate_on") == "1"
-    assert [line.split()[:1] for line in again.splitlines()] == [line.split()[:1] for line in before.splitlines()]
     tmux.keys("q")
     tmux.wait_for(r"(?m)^code=0$", 60)
     assert tmux.ask("alternate_on") == "0"

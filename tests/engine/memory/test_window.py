@@ -285,8 +285,9 @@ def test_an_engine_says_what_its_layers_see() -> None:
         "sliding window of 16 tokens in 1 of 2 layers, whatever the model was trained with; "
     )
     assert build(replace(config, window=""), lambda *_: None, lambda _: None).publisher.hello.limits["windows"] is None
-    with pytest.raises(BuildError, match="window 'wide' is neither a number of tokens"):
-        build(replace(config, window="wide"), lambda *_: None, lambda _: None)
+    with pytest.raises(BuildError, match="windows for 3 layers, but the model has 2") as wrong:
+        build(replace(config, window="8,16,full"), lambda *_: None, lambda _: None)
+    assert wrong.value.code == 2
 
 
 def test_the_demo_passes_windows_on() -> None:

@@ -1,0 +1,210 @@
+"""Every option of the engine with values that make no sense: one line, exit code 2, before a model is loaded."""
+
+import argparse
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine import __main__ as program
+from engine.config import EngineConfig
+from kvtop.cli import build_parser
+
+NUMBERS = ("", "x", "-1", "nan", "inf", "-inf", "1e400", "9" * 5000, "0x10", "½")
+
+HOSTILE: dict[str, tuple[str, ...]] = {
+    "--blocks": (*NUMBERS, "1.5", str(10**9)),
+    "--block-size": (*NUMBERS, "3", "512"),
+    "--host-blocks": (*NUMBERS, "1.5", str(10**9)),
+    "--disk-blocks": (*NUMBERS, "1.5", str(10**9)),
+    "--seed": (*NUMBERS, "1.5", str(2**63)),
+    "--ledger-every": (*NUMBERS, "1.5", str(10**9)),
+    "--rate": (*NUMBERS, "1e7"),
+    "--warn-stall": ("", "x", "-1", "nan", "inf", "1e400"),
+    "--warn-paused": ("", "x", "-1", "nan", "inf", "1e400"),
+    "--warn-head": ("", "x", "-1", "nan", "inf", "1e400"),
+    "--model": ("",),
+    "--name": ("", ".", "../x", "a/b", "a b", "a\nb", "x.ctl", "n" * 65, "é"),
+    "--disk-path": ("/tmp/kv",),  # of no tier
+    "--device": ("", "tpu"),
+    "--attention": ("", "flash"),
+    "--kv-dtype": ("", "float8", "int4"),
+    "--window": ("0", "-1", "nan", "64,", ",", "half", "9" * 5000, "3000000000"),
+    "--workload": ("", "mixed"),
+    "--set": (
+        "",
+        "x",
+        "=",
+        "a=b",
+        "capacity=nonsense",
+        "max_running=0",
+        "max_running=nan",
+        "watermark=2",
+        "kv_dtype=x",
+    ),
+    "--bogus": ("1",),
+}
+"""Values by option; those without values are `FLAGS`."""
+
+FLAGS = {"--help", "--expose-text", "--fallback-random", "--parent-stdin", "--ready-json"}
+
+TOGETHER = (
+    ["--blocks", "1", "--block-size", "1"],
+    ["--blocks", "3", "--block-size", "1", "--window", "64,full"],
+    ["--kv-dtype", "int8", "--set", "kv_dtype=float16"],
+    ["surplus"],
+    ["--blocks"],
+)
+
+
+def options_of(parser: argparse.ArgumentParser) -> set[str]:
+    return {name for action in parser._actions for name in action.option_strings if name.startswith("--")}
+
+
+def test_the_table_has_every_option() -> None:
+    assert options_of(program.parser()) == (set(HOSTILE) - {"--bogus"}) | FLAGS
+
+
+@pytest.fixture(autouse=True)
+def no_model(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """A model that is loaded, or as much as looked for, fails the test."""
+    monkeypatch.setenv("KVTOP_SOCKET_DIR", str(folder))
+    monkeypatch.setitem(sys.modules, "engine.build", None)
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line with which the engine refuses to start."""
+    assert program.main(list(arguments)) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    (line,) = said.err.splitlines()
+    assert line.startswith("kvtop engine: ")
+    assert line.isprintable()
+    assert len(line) < 500
+    return line
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [(option, value) for option, values in HOSTILE.items() for value in values], ids=repr
+)
+def test_a_value_that_makes_no_sense(capsys: pytest.CaptureFixture[str], option: str, value: str) -> None:
+    line = refusal(capsys, f"{option}={value}")
+    words = option.removeprefix("--").split("-")
+    # Of the warnings' limits and the policies the sentence names what is meant, not how it was spelt.
+    assert any(word in line.lower() for word in (*words, "watchdog", "axis", "cannot be", "data type")), line
+
+
+@pytest.mark.parametrize("arguments", TOGETHER, ids=" ".join)
+def test_values_that_make_no_sense_together(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    refusal(capsys, *arguments)
+
+
+def test_what_makes_sense_is_taken() -> None:
+    for arguments in (
+        [],
+        ["--blocks", "2", "--block-size", "1"],
+        ["--blocks", "4", "--block-size", "1", "--window", "64,full"],
+        ["--disk-blocks", "4", "--disk-path", "x.kv"],
+        ["--rate", "0.5", "--warn-stall", "0", "--ledger-every", "0", "--seed", "0"],
+        ["--kv-dtype", "int8", "--set", "kv_dtype=int8", "--set", "max_running=3"],
+    ):
+        assert isinstance(program.config_from(program.parser().parse_args(arguments)), EngineConfig)
+
+
+def test_a_program_is_told_in_its_own_format(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--rate", "-1", "--ready-json"], ["--ready-json", "--blocks", "many"]):
+        assert program.main(arguments) == 2
+        said = capsys.readouterr()
+        assert said.err == ""
+        assert json.loads(said.out)["failed"]
+
+
+# -- the place of its sockets
+
+
+def test_a_name_that_is_taken(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(folder / "mine.sock"))
+        other.listen()
+        assert "'mine' is already running" in refusal(capsys, "--name", "mine")
+        assert (folder / "mine.sock").is_socket()
+
+
+@pytest.mark.parametrize("path", ["x.sock", "x.ctl.sock"])
+def test_a_plain_file_in_the_way_stays(capsys: pytest.CaptureFixture[str], folder: Path, path: str) -> None:
+    (folder / path).write_text("precious")
+    assert "is not a socket" in refusal(capsys, "--name", "x")
+    assert (folder / path).read_text() == "precious"
+    assert [entry.name for entry in folder.iterdir()] == [path]
+
+
+def test_a_path_that_is_too_long(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    monkeypatch.setenv("KVTOP_SOCKET_DIR", str(folder / ("d" * 90)))
+    assert "set KVTOP_SOCKET_DIR to a shorter folder" in refusal(capsys, "--name", "x")
+
+
+def test_a_folder_that_cannot_be_used(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    folder.chmod(0o755)
+    assert "is open to others" in refusal(capsys)
+    (folder / "file").write_text("")
+    for place, words in (("file", "is not a folder"), ("file/below", "Not a directory")):
+        monkeypatch.setenv("KVTOP_SOCKET_DIR", str(folder / place))
+        assert words in refusal(capsys)
+
+
+def test_a_rehearsal_leaves_nothing_behind(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(folder / "x.sock"))
+    with pytest.raises(ImportError):  # `no_model`: the arguments held and the place is free
+        program.main(["--name", "x", "--model", "random"])
+    assert list(folder.iterdir()) == []
+
+
+# -- the process
+
+
+@pytest.fixture
+def engine_process(folder: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
+    started: list[subprocess.Popen[bytes]] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_standard_streams_that_are_closed_or_full(folder: Path, engine_process: list[subprocess.Popen[bytes]]) -> None:
+    """No socket may get the number of a standard stream, and nothing that is said may end the engine."""
+    script = f"exec {sys.executable} -m kvtop engine --model random --name x <&- >&- 2>&-"
+    full = f"exec {sys.executable} -m kvtop engine --model random --name y > /dev/full 2> /dev/full"
+    for command in (script, full):
+        engine_process.append(subprocess.Popen(["bash", "-c", command], env={**os.environ, "OMP_NUM_THREADS": "1"}))
+    for process, name in zip(engine_process, "xy", strict=True):
+        until = time.monotonic() + 120
+        while not (folder / f"{name}.ctl.sock").exists() or (folder / f"{name}.lock").stat().st_size:
+            assert process.poll() is None, "it ended"
+            assert time.monotonic() < until
+            time.sleep(0.1)
+    if sys.platform == "linux":
+        streams = [os.readlink(f"/proc/{engine_process[0].pid}/fd/{number}") for number in range(3)]
+        assert streams == ["/dev/null"] * 3
+    for process in engine_process:
+        process.terminate()
+        assert process.wait(60) == 0
+
+
+def test_the_demos_own_options_are_checked_before_anything_starts() -> None:
+    demo = build_parser()
+    for arguments in (["--blocks", "0"], ["--rate", "nan"], ["--seconds", "inf"], ["--seed", "x"], ["--preset", "x"]):
+        with pytest.raises(Exception, match=re.escape(arguments[0])):
+            demo.parse_args(["demo", *arguments])
