@@ -9,6 +9,7 @@ from kvtop.state import Changes, EngineState
 from kvtop.term.keys import Action, bindings
 from kvtop.views.block_detail import block_detail_rows, block_line_row
 from kvtop.views.blockmap import BlockMap
+from kvtop.views.exposure import not_exposed
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.holders import holder_rows
 from kvtop.views.legend import legend_rows
@@ -195,34 +196,55 @@ class BlockMapPanel(TitledPanel):
         self.draw()
         return True
 
-    def action_left(self) -> None:
-        self.map.move(-1, 0)
+    def _move(self, columns: int, rows: int) -> None:
+        before = self.map.cursor
+        self.map.move(columns, rows)
+        self._moved(before)
+
+    def _go_to(self, block: int) -> None:
+        before = self.map.cursor
+        self.map.set_cursor(block)
+        self._moved(before)
+
+    def _moved(self, before: int | None) -> None:
+        cursor = self.map.cursor
+        if cursor == before:
+            edge = "the edge" if cursor not in (self.map.first, self.map.first + self.map.total - 1) else "the end"
+            self.hint(self._no_blocks() or f"this is {edge} of the map")
         self.draw()
+
+    def _no_blocks(self) -> str | None:
+        return None if self.map.total else not_exposed(self.map.state, "blocks")
+
+    def action_left(self) -> None:
+        self._move(-1, 0)
 
     def action_right(self) -> None:
-        self.map.move(1, 0)
-        self.draw()
+        self._move(1, 0)
 
     def action_up(self) -> None:
-        self.map.move(0, -1)
-        self.draw()
+        self._move(0, -1)
 
     def action_down(self) -> None:
-        self.map.move(0, 1)
-        self.draw()
+        self._move(0, 1)
 
     def action_top(self) -> None:
-        self.map.set_cursor(self.map.first)
-        self.draw()
+        self._go_to(self.map.first)
 
     def action_bottom(self) -> None:
-        self.map.set_cursor(self.map.first + self.map.total - 1)
-        self.draw()
+        self._go_to(self.map.first + self.map.total - 1)
 
     def action_open(self) -> None:
-        blocks = self.map.state.blocks
-        if self.map.cursor is None or blocks is None:
+        state, cursor = self.map.state, self.map.cursor
+        if state.blocks is None or cursor is None or cursor >= len(state.blocks.owner):
+            self.hint(self._no_blocks() or "choose a block first: arrows or h j k l")
             return
-        owner = int(blocks.owner[self.map.cursor])
-        if owner >= 0:
+        owner = int(state.blocks.owner[cursor])
+        if owner < 0:
+            names, code = state.state_names(), int(state.blocks.state[cursor])
+            what = clean(names[code], 24) if code < len(names) else "of a state unknown here"
+            self.hint(f"block {cursor} is {what}: no request owns it")
+        elif state.request(owner) is None:
+            self.hint(f"the owner of block {cursor}, request #{owner}, is not among those that are shown")
+        else:
             self.post_message(self.OwnerChosen(owner))

@@ -70,7 +70,11 @@ class EventsPanel(TitledPanel):
         return self.framed(events_title(self.state), rows, note)
 
     def _scroll(self, back: int) -> None:
+        before = self.back
         self.back = max(0, min(self.back + back, self._most))
+        if self.back == before:
+            newest = f"this is the newest {'event' if self.shows_all else 'notable event'}"
+            self.hint(newest if back <= 0 else "there are no older events")
         self.draw()
 
     def action_kinds(self) -> None:

@@ -3,7 +3,7 @@
 from kvtop.term.keys import Actions, footer_actions
 from kvtop.term.panel import CellPanel
 from kvtop.views.glyphs import UNICODE, Glyphs
-from kvtop.views.rows import Role, Row, RowBuilder
+from kvtop.views.rows import Role, Row, RowBuilder, clean
 
 
 def footer_row(everywhere: Actions, local: Actions, width: int) -> Row:
@@ -28,8 +28,16 @@ class FooterPanel(CellPanel):
     def update(self, local: Actions) -> None:
         """``local``: the actions of what has the focus now."""
         self._local = local
+        self.hint("")
+
+    def hint(self, text: str) -> None:
+        """Shows ``text`` in place of the keys; the keys again when it is empty."""
         if self.size.width:
-            self.show(self.glyphs.rows([footer_row(self._everywhere, local, self.size.width)]))
+            row = RowBuilder().add(f" {clean(text)}", Role.WARN).row(self.size.width) if text else self._keys()
+            self.show(self.glyphs.rows([row]))
+
+    def _keys(self) -> Row:
+        return footer_row(self._everywhere, self._local, self.size.width)
 
     def on_resize(self) -> None:
         self.update(self._local)

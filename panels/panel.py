@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from textual.message import Message
+
 from kvtop.state import Changes, EngineState
 from kvtop.term.keys import Actions
 from kvtop.term.panel import CellPanel
@@ -65,6 +67,14 @@ class Tick:
     warning: str = ""
 
 
+class Hint(Message):
+    """Why a key did nothing, in a sentence for the footer."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+
 class Panel(CellPanel):
     """A panel of an engine's screen (`panels.registry`).
 
@@ -92,6 +102,13 @@ class Panel(CellPanel):
     def update(self, tick: Tick) -> None:
         """Takes over what there is to see, and draws it."""
         raise NotImplementedError
+
+    def begin_run(self) -> None:
+        """The engine has been restarted: what was chosen by a number of the old run is chosen no more."""
+
+    def hint(self, text: str) -> None:
+        """Says why the key just pressed does nothing."""
+        self.post_message(Hint(text))
 
     def content_rows(self, state: EngineState) -> int:
         """Rows that its whole content takes, where the layout asks for that; 0 where it has none."""

@@ -2,6 +2,7 @@
 
 from kvtop.state import EngineState
 from kvtop.term.keys import bindings, scrolling
+from kvtop.views.exposure import not_exposed
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.queue import queue_rows, queue_title
 from kvtop.views.rows import Row
@@ -37,8 +38,19 @@ class QueuePanel(TitledPanel):
         return self.framed(queue_title(self.state, self.now), rows)
 
     def _scroll(self, by: int) -> None:
+        before = self.first
         self.first = max(0, min(self.first + by, self._known - 1))
+        if self.first == before:
+            self.hint(self._end_reached(by))
         self.draw()
+
+    def _end_reached(self, by: int) -> str:
+        if self.state.queue is None:
+            return not_exposed(self.state, "the queue")
+        return f"this is the {'end' if by > 0 else 'head'} of the queue" if self._known else "nobody waits"
+
+    def begin_run(self) -> None:
+        self.first = 0
 
     def action_down(self) -> None:
         self._scroll(1)

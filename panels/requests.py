@@ -1,17 +1,49 @@
 """The table of requests: select, sort, filter, look into, abort, preempt, pin."""
 
+from typing import ClassVar
+
 from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.message import Message
+from textual.widgets import Input
 
 from kvtop.state import EngineState
 from kvtop.term.keys import Action, bindings, scrolling
+from kvtop.views.exposure import not_exposed
 from kvtop.views.glyphs import UNICODE, Glyphs
-from kvtop.views.requests import RequestsView, found, move_selection, request_rows, requests_title, row_at
+from kvtop.views.requests import (
+    RequestsView,
+    found,
+    move_selection,
+    request_rows,
+    requests_title,
+    row_at,
+    why_not_in_sight,
+)
 from kvtop.views.rows import Row
 from panels.layout import Need, Room
 from panels.panel import TitledPanel
+from panels.text_input import TextInput
 
 LONGEST_FILTER = 64
+_FILTER_TITLE = "requests: filter"
+
+
+class FilterInput(TextInput):
+    """The field over the panel's title, there while a filter is typed. Enter keeps the filter, Esc clears it."""
+
+    DEFAULT_CSS = """
+    FilterInput { position: absolute; display: none; offset: 20 0; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "drop", show=False)]
+
+    def __init__(self) -> None:
+        super().__init__(id="filter", longest=LONGEST_FILTER)
+
+    def action_drop(self) -> None:
+        self.value = ""
+        self.post_message(self.Submitted(self, ""))
 
 
 class RequestsPanel(TitledPanel):
@@ -43,14 +75,15 @@ class RequestsPanel(TitledPanel):
     class Wanted(Message):
         """The user wants something done with a request: ``open``, ``abort``, ``preempt``, ``pin`` or ``unpin``."""
 
-        def __init__(self, what: str, num: int) -> None:
+        def __init__(self, what: str, num: int, run: str | None) -> None:
+            """``run``: of the engine, in which the request has that number."""
             super().__init__()
-            self.what, self.num = what, num
+            self.what, self.num, self.run = what, num, run
 
     def __init__(self, state: EngineState, *, glyphs: Glyphs = UNICODE) -> None:
         super().__init__(state, glyphs=glyphs)
         self.view = RequestsView()
-        self.typing = False
+        self.filter = FilterInput()
 
     @staticmethod
     def need(room: Room) -> Need:
@@ -58,9 +91,12 @@ class RequestsPanel(TitledPanel):
 
     def compose_rows(self) -> list[Row]:
         rows = request_rows(self.state, self.view, self.size.width, self.body_height, self.now, self.glyphs)
-        if self.typing:
-            return self.framed(f"requests: filter {self.view.filter}_", rows, "Enter keep · Esc clear")
+        if self.filter.display:
+            return self.framed(_FILTER_TITLE, rows)
         return self.framed(requests_title(self.state, self.view), rows)
+
+    def begin_run(self) -> None:
+        self.view.selected, self.view.offset = None, 0
 
     def select(self, num: int) -> None:
         """Selects a request by its num and scrolls to it."""
@@ -73,32 +109,40 @@ class RequestsPanel(TitledPanel):
         self.draw()
         if self.view.selected != before or by == 0:
             self.post_message(self.Selected(self.view.selected))
+        else:
+            self.hint(self._end_reached(by))
+
+    def _end_reached(self, by: int) -> str:
+        if self.view.selected is None:
+            return why_not_in_sight(self.state, self.view, self.body_height, self.now) or ""
+        return f"this is the {'last' if by > 0 else 'first'} request"
 
     # --- the filter ---
 
+    def compose(self) -> ComposeResult:
+        yield self.filter
+
     def start_filter(self) -> None:
-        self.typing = True
+        self.filter.value = self.view.filter
+        self.filter.display = True
+        self.screen.set_focus(self.filter)
         self.draw()
 
-    def on_key(self, event: events.Key) -> None:
-        """While a filter is typed every key belongs to it."""
-        if not self.typing:
-            return
+    def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
-        if event.key == "enter":
-            self.typing = False
-        elif event.key == "escape":
-            self.typing, self.view.filter = False, ""
-        elif event.key == "backspace":
-            self.view.filter = self.view.filter[:-1]
-        elif event.character and event.character.isprintable() and len(self.view.filter) < LONGEST_FILTER:
-            self.view.filter += event.character
-        self.view.offset = 0
-        self.draw()
+        if self.filter.display:
+            self.view.filter, self.view.offset = event.value, 0
+            self.draw()
 
-    def watch_has_focus(self, has_focus: bool) -> None:
-        self.typing = self.typing and has_focus
-        super().watch_has_focus(has_focus)
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.view.filter = event.value
+        self.screen.set_focus(self)
+
+    def on_descendant_blur(self, _event: events.DescendantBlur) -> None:
+        """The filter stays, however one leaves the field."""
+        self.filter.display = False
+        self.draw()
 
     def on_click(self, event: events.Click) -> None:
         num = row_at(self.state, self.view, event.y - 1, self.body_height, self.now)
@@ -121,6 +165,8 @@ class RequestsPanel(TitledPanel):
 
     def _go_to(self, place: int) -> None:
         rows = found(self.state, self.view, self.now).rows(place, 1)
+        if not rows or rows[0].num == self.view.selected:
+            self.hint(self._end_reached(place))
         if rows:
             self.select(rows[0].num)
 
@@ -132,10 +178,15 @@ class RequestsPanel(TitledPanel):
 
     def action_sort(self) -> None:
         self.view.cycle_sort()
-        self.draw()
+        self._reordered()
 
     def action_reverse(self) -> None:
         self.view.flip()
+        self._reordered()
+
+    def _reordered(self) -> None:
+        if self.state.requests is None:
+            self.hint(not_exposed(self.state, "requests"))
         self.draw()
 
     def action_clear(self) -> None:
@@ -145,17 +196,19 @@ class RequestsPanel(TitledPanel):
         elif self.view.selected is not None:
             self.view.selected = None
             self.post_message(self.Selected(None))
+        else:
+            self.hint("there is no filter to clear, and nothing is selected")
         self.draw()
 
     def _want(self, what: str) -> None:
-        if self.view.selected is None:
-            self.notify("select a request first: j and k", severity="warning", markup=False)
-        else:
-            self.post_message(self.Wanted(what, self.view.selected))
+        """Wants it for the request that one sees selected, and for no other."""
+        reason = why_not_in_sight(self.state, self.view, self.body_height, self.now)
+        if reason is not None:
+            self.notify(reason, severity="warning", markup=False)
+        elif self.view.selected is not None:
+            self.post_message(self.Wanted(what, self.view.selected, self.state.run))
 
     def action_open(self) -> None:
-        if self.view.selected is None:
-            self._move(0)
         self._want("open")
 
     def action_abort(self) -> None:

@@ -1,6 +1,6 @@
 """The dialogs that change the engine: what each says beforehand, from what is known, and the command behind it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -23,13 +23,32 @@ def _holds(row: RequestRow) -> str:
     return f"{clean(row.name)} is in state {clean(row.state or 'unknown')} and holds {', '.join(parts) or 'an unknown amount'}."
 
 
+def _forgotten(row: RequestRow) -> Callable[[EngineState], str | None]:
+    """Void once the engine does not show the request any more."""
+    gone = f"{clean(row.name)} is no longer among the engine's requests."
+    return lambda now: None if now.requests is None or row.num in now.requests else gone
+
+
+def _ended(row: RequestRow) -> Callable[[EngineState], str | None]:
+    """Void once the request has ended, or is not shown any more."""
+    forgotten = _forgotten(row)
+
+    def void(now: EngineState) -> str | None:
+        known = now.request(row.num)
+        if known is not None and known.finished:
+            return f"{clean(row.name)} has ended meanwhile."
+        return forgotten(now)
+
+    return void
+
+
 def request_form(what: str, state: EngineState, row: RequestRow) -> ConfirmForm:
     """The dialog behind a key of the requests table: ``abort``, ``preempt``, ``pin`` or ``unpin``."""
     match what:
         case "abort":
-            return abort_form(row)
+            return abort_form(state, row)
         case "preempt":
-            return preempt_form(row)
+            return preempt_form(state, row)
         case "pin":
             return pin_form(state, row)
         case _:
@@ -45,7 +64,7 @@ def _end_with_it(row: RequestRow) -> list[str]:
     return []
 
 
-def abort_form(row: RequestRow) -> ConfirmForm:
+def abort_form(state: EngineState, row: RequestRow) -> ConfirmForm:
     return ConfirmForm(
         title=f"abort {clean(row.name)}?",
         sentences=(
@@ -54,11 +73,12 @@ def abort_form(row: RequestRow) -> ConfirmForm:
             *_end_with_it(row),
         ),
         verb="Abort",
-        command=Abort(id=f"abort-{row.num}", request=row.num),
+        command=Abort(id=f"abort-{row.num}", run=state.run, request=row.num),
+        void_if=_ended(row),
     )
 
 
-def preempt_form(row: RequestRow) -> ConfirmForm:
+def preempt_form(state: EngineState, row: RequestRow) -> ConfirmForm:
     spent = [t for t in (row.prefill_s, row.decode_s) if t is not None]
     beams = [f"All {count(row.siblings)} beams of its search are preempted with it."] if row.score is not None else []
     cost = f" So far it had {seconds(sum(spent))} of prefill and decode in ended phases." if spent else ""
@@ -71,7 +91,8 @@ def preempt_form(row: RequestRow) -> ConfirmForm:
             *beams,
         ),
         verb="Preempt",
-        command=Preempt(id=f"preempt-{row.num}", request=row.num),
+        command=Preempt(id=f"preempt-{row.num}", run=state.run, request=row.num),
+        void_if=_ended(row),
     )
 
 
@@ -86,7 +107,8 @@ def pin_form(state: EngineState, row: RequestRow) -> ConfirmForm:
             f"{plural(row.pinned_blocks, 'block')} of it are pinned already; this takes in what came since."
         )
     sentences.append(_all_pinned(state))
-    return ConfirmForm(f"pin {clean(row.name)}?", sentences, "Pin", Pin(id=f"pin-{row.num}", request=row.num))
+    command = Pin(id=f"pin-{row.num}", run=state.run, request=row.num)
+    return ConfirmForm(f"pin {clean(row.name)}?", sentences, "Pin", command, void_if=_forgotten(row))
 
 
 def unpin_form(state: EngineState, row: RequestRow) -> ConfirmForm:
@@ -99,7 +121,7 @@ def unpin_form(state: EngineState, row: RequestRow) -> ConfirmForm:
             _all_pinned(state),
         ),
         verb="Unpin",
-        command=Unpin(id=f"unpin-{row.num}", request=row.num),
+        command=Unpin(id=f"unpin-{row.num}", run=state.run, request=row.num),
     )
 
 
@@ -121,7 +143,7 @@ def compact_form(state: EngineState) -> ConfirmForm:
             "Every request keeps its content and goes on meanwhile; only block numbers change, and copying takes time.",
         ),
         verb="Compact",
-        command=Compact(id="compact"),
+        command=Compact(id="compact", run=state.run),
     )
 
 
@@ -154,7 +176,8 @@ def pause_form(state: EngineState) -> ConfirmForm:
             title="resume the engine?",
             sentences=(f"Scheduling goes on with {running} running and {waiting} waiting.",),
             verb="Resume",
-            command=Resume(id="resume"),
+            command=Resume(id="resume", run=state.run),
+            void_if=lambda now: None if now.paused else "The engine goes on already: somebody else has resumed it.",
         )
     return ConfirmForm(
         title="pause the engine?",
@@ -163,7 +186,8 @@ def pause_form(state: EngineState) -> ConfirmForm:
             "KV memory stays as it is. To hold only this view still, press p instead.",
         ),
         verb="Pause",
-        command=Pause(id="pause"),
+        command=Pause(id="pause", run=state.run),
+        void_if=lambda now: "The engine is paused already: somebody else has done it." if now.paused else None,
     )
 
 
@@ -176,14 +200,14 @@ def reset_form(state: EngineState) -> ConfirmForm:
             "Running requests keep their blocks, but nobody new matches them; prompts that would have hit are computed in full.",
         ),
         verb="Reset",
-        command=ResetPrefixCache(id="reset-prefix-cache"),
+        command=ResetPrefixCache(id="reset-prefix-cache", run=state.run),
     )
 
 
 def policy_form(state: EngineState, read_only: str | None) -> PolicyForm:
     policy: Mapping[str, PolicyValue] = state.policy
     axes = list(state.hello.axes) if state.hello is not None else []
-    return PolicyForm(axes, policy, read_only=read_only)
+    return PolicyForm(axes, policy, state.run, read_only)
 
 
 def _number(gauges: Mapping[str, int | float], name: str) -> str:

@@ -27,19 +27,26 @@ from kvtop.term.keys import bindings
 from kvtop.views.answer import Answer
 from kvtop.views.block_table import block_table_rows, header_rows, table_length
 from kvtop.views.glyphs import UNICODE, Glyphs
+from kvtop.views.rows import Role
 from kvtop.views.tiers import no_lower_tiers
 from panels.block_map import BlockMapPanel
 from panels.dialogs.confirm_form import ConfirmForm
-from panels.dialogs.form_screen import Form, FormScreen
+from panels.dialogs.confirm_screen import ConfirmScreen
+from panels.dialogs.dialog import Dialog
 from panels.dialogs.help_text import help_rows
 from panels.dialogs.pager import Page, PagerScreen, whole_text
+from panels.dialogs.policy_screen import PolicyScreen
+from panels.dialogs.wrapping import wrapped
 from panels.divider import DividerPanel
 from panels.footer import FooterPanel
 from panels.layout import WIDE, plan, too_small
-from panels.panel import Panel, Tick, TitledPanel
+from panels.panel import Hint, Panel, Tick, TitledPanel
 from panels.registry import PANELS
 from panels.requests import RequestsPanel
 from panels.too_small import TooSmallPanel
+
+HINT_S = 5.0
+"""How long the footer says why a key did nothing."""
 
 DIALOG_FPS = 4.0
 """Behind a dialog the whole screen is composed anew for every change, so it moves slower."""
@@ -79,6 +86,9 @@ class EngineScreen(Screen[None]):
         self._blocks = 0
         self._asked = ""
         self._last_focus = RequestsPanel.ID
+        self._dialog: Dialog | None = None
+        self._run = feed.shown.run
+        self._hint_until: float | None = None
         self.panels: dict[str, Panel] = {kind.ID: kind(feed.shown, glyphs=glyphs) for kind in PANELS}
         self.map, self.requests = self.panel(BlockMapPanel), self.panel(RequestsPanel)
         self.footer, self.too_small = FooterPanel(EVERYWHERE, glyphs=glyphs), TooSmallPanel(id="too-small")
@@ -141,6 +151,8 @@ class EngineScreen(Screen[None]):
         now = self._now()
         changes = self.feed.drain(now)
         self._arrived_events += len(changes.events)
+        if self._dialog is not None and (text_due or changes.link or changes.hello or changes.full):
+            self._dialog.follow(self.feed.live)
         if not self._in_sight():
             # Whatever uncovers it draws everything anew; what happens until then, maybe for a night, is not gathered.
             self._fresh = Changes(full=True)
@@ -160,7 +172,7 @@ class EngineScreen(Screen[None]):
 
     def _in_sight(self) -> bool:
         """Not behind a screen that covers it, nor on a terminal that is too small."""
-        uncovered = [screen for screen in self.app.screen_stack if not isinstance(screen, FormScreen)]
+        uncovered = [screen for screen in self.app.screen_stack if not isinstance(screen, Dialog)]
         return uncovered[-1:] == [self] and self.dashboard.has_class("fits")
 
     def _content_may_have_changed(self) -> None:
@@ -181,6 +193,9 @@ class EngineScreen(Screen[None]):
         fresh = Changes(full=True) if anew else self._fresh
         if moving:
             self._fresh = Changes()
+        self._follow_run()
+        if self._hint_until is not None and now > self._hint_until:
+            self._hint("")
         tick = Tick(
             self.feed.shown, now, fresh, texts, 0 if held else self._arrived_events, held, self._app.governor.label
         )
@@ -190,6 +205,14 @@ class EngineScreen(Screen[None]):
         if texts:
             self._arrived_events = 0
             self._mark_selected()
+
+    def _follow_run(self) -> None:
+        """Nothing that was chosen in one life of the engine stays chosen in the next, where its number is another's."""
+        run = self.feed.shown.run
+        if run != self._run:
+            self._run = run
+            for panel in self.panels.values():
+                panel.begin_run()
 
     def _mark_selected(self) -> None:
         num = self.requests.view.selected
@@ -216,8 +239,20 @@ class EngineScreen(Screen[None]):
     def on_requests_panel_selected(self, _message: RequestsPanel.Selected) -> None:
         self._mark_selected()
 
+    def on_hint(self, message: Hint) -> None:
+        self._hint(message.text)
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key not in self.active_bindings:
+            self._hint(f"{event.key} does nothing here; ? shows what keys do")
+
+    def _hint(self, text: str) -> None:
+        self._hint_until = self._now() + HINT_S if text else None
+        self.footer.hint(text)
+
     def on_requests_panel_wanted(self, message: RequestsPanel.Wanted) -> None:
-        row = self.feed.shown.request(message.num)
+        state = self.feed.shown
+        row = state.request(message.num) if message.run == state.run else None
         if row is None:
             self.say("that request is gone", "warning")
         elif message.what == "open":
@@ -226,8 +261,13 @@ class EngineScreen(Screen[None]):
             self._ask(request_form(message.what, self.feed.shown, row))
 
     def _open_table(self, num: int) -> None:
+        run = self.feed.shown.run
+
         def content(width: int, first: int, height: int) -> Page:
             state = self.feed.shown
+            if state.run != run:
+                over = "the engine has been restarted: the run that this request was in is over"
+                return Page(wrapped(over, width, Role.BAD), 1)
             rows = block_table_rows(state, num, width, height, self._now(), self.glyphs, offset=first)
             return Page(rows, table_length(state, num), fixed=header_rows(state))
 
@@ -245,15 +285,16 @@ class EngineScreen(Screen[None]):
         if reason is not None:
             self.say(reason, "warning")
         else:
-            self._open(form, height=14)
+            self._open(ConfirmScreen(form, self._command, glyphs=self.glyphs))
 
-    def _open(self, form: Form, height: int) -> None:
+    def _open(self, dialog: Dialog) -> None:
         if self._app.clock is not None:
             self._app.clock.limit("dialog", DIALOG_FPS)
-        screen = FormScreen(form, self._command, height=height, glyphs=self.glyphs)
-        self.app.push_screen(screen, lambda _: self._dialog_closed())
+        self._dialog = dialog
+        self.app.push_screen(dialog, lambda _: self._dialog_closed())
 
     def _dialog_closed(self) -> None:
+        self._dialog = None
         if self._app.clock is not None:
             self._app.clock.limit("dialog", None)
 
@@ -278,6 +319,8 @@ class EngineScreen(Screen[None]):
         if reason is not None:
             self.say(reason, "warning")
             return
+        if panel.has_focus:
+            self._hint(f"the keys go to the {panel.NAME} already")
         if not panel.display:
             self._asked = name
             self.place(self.app.size)
@@ -301,6 +344,8 @@ class EngineScreen(Screen[None]):
             self.feed.let_go()
         elif self.feed.live.seq is not None:
             self.feed.hold(self._now())
+        else:
+            self.say("nothing has come from an engine yet, so there is nothing to hold still", "warning")
         self._redraw_all()
 
     def action_help(self) -> None:
@@ -308,7 +353,8 @@ class EngineScreen(Screen[None]):
         self.app.push_screen(PagerScreen("help", content, close_keys=("question_mark",), glyphs=self.glyphs))
 
     def action_policy(self) -> None:
-        self._open(policy_form(self.feed.live, self.commander.read_only()), 20)
+        form = policy_form(self.feed.live, self.commander.read_only())
+        self._open(PolicyScreen(form, self._command, glyphs=self.glyphs))
 
     def action_pause_engine(self) -> None:
         self._ask(pause_form(self.feed.live))

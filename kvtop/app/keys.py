@@ -1,6 +1,7 @@
 """The keys that work wherever the focus is, and all keys of the screen by the place they work in."""
 
 from kvtop.term.keys import Action, Section
+from panels.dialogs.dialog import DIALOG_ACTIONS
 from panels.registry import PANELS
 
 _GO_TO = tuple(
@@ -44,5 +45,6 @@ SCREEN_ACTIONS = tuple(action for action in EVERYWHERE if action.name not in _OF
 SECTIONS: tuple[Section, ...] = (
     Section("everywhere", EVERYWHERE),
     *(Section(panel.NAME, panel.ACTIONS) for panel in PANELS if panel.ACTIONS),
+    Section("dialogs", DIALOG_ACTIONS),
 )
 """In the order of the help."""

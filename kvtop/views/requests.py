@@ -111,6 +111,31 @@ def move_selection(state: EngineState, view: RequestsView, delta: int, height: i
     view.offset = _clamped(max(min(view.offset, place), place - page + 1), len(those), page)
 
 
+def why_not_in_sight(state: EngineState, view: RequestsView, height: int, now: float) -> str | None:
+    """Why a table of ``height`` rows shows no selected request, in a sentence; None where it does.
+
+    Keys act on what one sees selected: not on what the filter hides, or what has ended and moved away.
+    """
+    those = found(state, view, now)
+    if not those:
+        if state.requests is None:
+            return not_exposed(state, "requests")
+        return f"no request matches '{clean(view.filter, 64)}'; Esc clears the filter" if view.filter else "no requests"
+    if view.selected is None:
+        return "select a request first: j and k"
+    row = state.request(view.selected)
+    if row is None:
+        return "the selected request is gone; j and k select another"
+    place = those.place_of(row.num)
+    if place is None:
+        return f"the filter '{clean(view.filter, 64)}' hides the selected request; Esc clears it"
+    first = _clamped(view.offset, len(those), height - 1)
+    if not first <= place < first + height - 1:
+        why = " when it ended" if row.finished else ""
+        return f"{clean(row.name)}, which is selected, moved out of sight{why}; j and k go back to it"
+    return None
+
+
 def row_at(state: EngineState, view: RequestsView, y: int, height: int, now: float) -> int | None:
     """The num of the request shown in row ``y`` (0 is the header) of a table of ``height`` rows."""
     those = found(state, view, now)

@@ -9,7 +9,7 @@ from kvtop.views.block_states import ALL, role_of
 from kvtop.views.glossary import GLOSSARY
 from kvtop.views.glyphs import Glyphs
 from kvtop.views.rows import HEAT_STEPS, OWNERS, Role, Row, RowBuilder, clean
-from panels.dialogs.card import wrapped
+from panels.dialogs.wrapping import wrapped
 
 KEY_COLUMN = 16
 TERM_COLUMN = 20

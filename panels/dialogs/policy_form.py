@@ -1,27 +1,26 @@
 """The policy dialog without its terminal: which axis, which value, what it would do, and what it did.
 
 Four stages: choose an axis, choose its value, read what the engine says the change would do and confirm it,
-read what happened. Nothing is changed before Apply, and nothing is shown as changed before the engine said so.
+read what happened. Nothing is changed before `apply`, and nothing is shown as changed before the engine said so.
+Meanwhile the dialog follows what others change, and the engine's restarts.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 from kvtop.protocol import PolicyAxis, PolicyValue, SetPolicy
+from kvtop.state import EngineState
 from kvtop.views import format
 from kvtop.views.answer import Answer, outcome
-from kvtop.views.rows import HIGHLIGHT, Role, Row, RowBuilder, clean
-from panels.dialogs.card import buttons, filled, in_view, wrapped
-
-RESERVING = frozenset({"guaranteed_no_evict", "static_batch"})
-"""Choices that the present state may break, so that the transition matters."""
+from kvtop.views.rows import Role
+from panels.dialogs.confirm_form import Paragraph, answer_paragraphs, unreachable
 
 TRANSITIONS = {
     "drain": "admit nobody until what runs fits the new rule",
     "preempt": "preempt at once, down to what fits; the work is computed again",
 }
-NAME_WIDTH = 30
 
 
 class Stage(Enum):
@@ -38,161 +37,121 @@ def spoken(value: PolicyValue | None) -> str:
 
 @dataclass
 class PolicyForm:
-    """State of the dialog. `key` takes a key and returns a command to send, or None."""
+    """State of the dialog. What returns a command wants it sent, and its answer given to `answered`.
 
-    axes: list[PolicyAxis]
+    ``run``: which life of the engine the axes and values are of.
+    """
+
+    axes: Sequence[PolicyAxis]
     policy: Mapping[str, PolicyValue]
+    run: str | None = None
     read_only: str | None = None
     stage: Stage = Stage.AXIS
-    axis_at: int = 0
-    value_at: int = 0
-    typed: str = ""
+    axis: PolicyAxis | None = None
+    value: PolicyValue | None = None
     note: str = ""
     transition: str = "drain"
-    button: int = 0
     preview: Answer | None = None
     applying: bool = False
     result: Answer | None = None
-    closed: bool = False
-    value: PolicyValue | None = None
+    unreachable: str | None = None
     sent: int = 0
     _waits_for: str = field(default="", repr=False)
+    _seen: dict[str, PolicyValue] = field(default_factory=dict, repr=False)
+    """The policies that the preview was asked under."""
 
-    @property
-    def axis(self) -> PolicyAxis:
-        return self.axes[self.axis_at]
+    # --- what is known of the chosen axis ---
 
     @property
     def current(self) -> PolicyValue | None:
-        return self.policy.get(self.axis.name)
+        return None if self.axis is None else self.policy.get(self.axis.name)
 
     @property
     def options(self) -> list[tuple[PolicyValue, str]]:
-        """The values one can pick from; empty where a number is typed."""
+        """The values one can pick from, each with its meaning; empty where a number is typed."""
+        if self.axis is None:
+            return []
         if self.axis.kind == "bool":
             return [(True, "on"), (False, "off")]
         return list(self.axis.choices.items())
 
     @property
     def transition_matters(self) -> bool:
-        if isinstance(self.value, str):
-            return self.value in RESERVING
-        old = self.current
+        if self.axis is None or self.value is None:
+            return False
+        return self.axis.asks_transition(self.current, self.value)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the change can be applied: the engine has said what it would do."""
         return (
-            not isinstance(self.value, bool)
-            and isinstance(self.value, int | float)
-            and isinstance(old, int | float)
-            and self.value < old
+            self.stage is Stage.CONFIRM
+            and not self.applying
+            and self.unreachable is None
+            and self.preview is not None
+            and self.preview.ok
         )
 
-    # --- keys ---
+    # --- what the user does ---
 
-    def key(self, key: str, character: str | None) -> SetPolicy | None:
-        """Handles one key. A returned command is to be sent; its answer goes to `answered`."""
-        if key == "q" or (key == "escape" and self.stage in (Stage.AXIS, Stage.DONE)):
-            self.closed = True
-            return None
-        if not self.axes:
-            self.closed = key in ("enter", "escape")
-            return None
-        return {
-            Stage.AXIS: self._key_axis,
-            Stage.VALUE: self._key_value,
-            Stage.CONFIRM: self._key_confirm,
-            Stage.DONE: self._key_done,
-        }[self.stage](key, character)
+    def choose_axis(self, name: str) -> None:
+        if self.read_only:
+            self.note = self.read_only
+            return
+        self.axis = next(axis for axis in self.axes if axis.name == name)
+        self.stage, self.note = Stage.VALUE, ""
 
-    def _key_axis(self, key: str, _character: str | None) -> None:
-        last = len(self.axes) - 1
-        if key in ("j", "down"):
-            self.axis_at = min(last, self.axis_at + 1)
-        elif key in ("k", "up"):
-            self.axis_at = max(0, self.axis_at - 1)
-        elif key in ("enter", "l", "right", "tab"):
-            if self.read_only:
-                self.note = self.read_only
-                return
-            self.stage, self.typed, self.note = Stage.VALUE, "", ""
-            values = [value for value, _ in self.options]
-            self.value_at = values.index(self.current) if self.current in values else 0
-
-    def _key_value(self, key: str, character: str | None) -> SetPolicy | None:
-        options = self.options
-        if key in ("escape", "left", "shift+tab") or (key == "h" and options):
-            self.stage, self.note = Stage.AXIS, ""
-        elif options and key in ("j", "down"):
-            self.value_at = min(len(options) - 1, self.value_at + 1)
-        elif options and key in ("k", "up"):
-            self.value_at = max(0, self.value_at - 1)
-        elif key == "enter":
-            return self._choose()
-        elif not options and key == "backspace":
-            self.typed = self.typed[:-1]
-        elif not options and character and character in "0123456789.-" and len(self.typed) < 12:
-            self.typed += character
-        return None
-
-    def _choose(self) -> SetPolicy | None:
-        if self.options:
-            value: PolicyValue | None = self.options[self.value_at][0]
-        else:
-            value = self._number()
-            if value is None:
-                return None
+    def choose(self, value: PolicyValue) -> SetPolicy | None:
+        """Asks the engine what ``value`` would do, unless it is in force."""
+        assert self.axis is not None
         if value == self.current:
             self.note = f"{self.axis.name} is {spoken(value)} already"
             return None
-        self.value, self.stage, self.button, self.transition, self.note = value, Stage.CONFIRM, 0, "drain", ""
+        self.value, self.stage, self.transition, self.note = value, Stage.CONFIRM, "drain", ""
         return self._command(dry_run=True)
 
-    def _number(self) -> int | float | None:
+    def choose_number(self, text: str) -> SetPolicy | None:
+        """The same with what was typed; a note says what is wrong with it."""
         axis = self.axis
+        assert axis is not None
         try:
-            value = int(self.typed) if axis.kind == "int" else float(self.typed)
-        except ValueError:
+            value = int(text) if axis.kind == "int" else float(text)
+            if not math.isfinite(value):
+                raise ValueError
+        except (ValueError, OverflowError):
             self.note = f"type a {'whole ' if axis.kind == 'int' else ''}number"
             return None
         if axis.minimum is not None and value < axis.minimum:
             self.note = f"at least {axis.minimum:g}"
-            return None
-        if axis.maximum is not None and value > axis.maximum:
+        elif axis.maximum is not None and value > axis.maximum:
             self.note = f"at most {axis.maximum:g}"
-            return None
-        return value
-
-    def _key_confirm(self, key: str, _character: str | None) -> SetPolicy | None:
-        if self.applying:
-            return None
-        if key == "escape":
-            self.stage, self.preview = Stage.VALUE, None
-        elif key in ("left", "right", "tab", "shift+tab", "h", "l"):
-            self.button = 1 - self.button
-        elif key in ("t", "up", "down", "j", "k") and self.transition_matters:
-            self.transition = "preempt" if self.transition == "drain" else "drain"
-            return self._command(dry_run=True)
-        elif key == "enter":
-            if self.button == 0:
-                self.closed = True
-            elif self.preview is not None and self.preview.ok:
-                self.applying = True
-                return self._command(dry_run=False)
+        else:
+            return self.choose(value)
         return None
 
-    def _key_done(self, key: str, _character: str | None) -> None:
-        self.closed = key in ("enter", "space")
+    def choose_transition(self, name: str) -> SetPolicy | None:
+        if self.stage is not Stage.CONFIRM or self.applying or name == self.transition or not self.transition_matters:
+            return None
+        self.transition = name
+        return self._command(dry_run=True)
 
-    def _command(self, dry_run: bool) -> SetPolicy:
-        assert self.value is not None
-        if dry_run:
-            self.preview = None
-        self.sent += 1
-        self._waits_for = f"policy-{self.sent}"
-        return SetPolicy(
-            id=self._waits_for,
-            changes={self.axis.name: self.value},
-            transition="preempt" if self.transition == "preempt" else "drain",
-            dry_run=dry_run,
-        )
+    def apply(self) -> SetPolicy | None:
+        if not self.ready:
+            return None
+        self.applying = True
+        return self._command(dry_run=False)
+
+    def back(self) -> bool:
+        """One stage back; False where there is none to go back to, and the dialog is to be closed."""
+        if self.stage is Stage.VALUE:
+            self.stage, self.note = Stage.AXIS, ""
+        elif self.stage is Stage.CONFIRM and not self.applying:
+            self.stage, self.preview, self.note, self._waits_for = Stage.VALUE, None, "", ""
+        else:
+            return False
+        return True
+
+    # --- what the engine says ---
 
     def answered(self, command: SetPolicy, answer: Answer) -> None:
         """The engine's answer to ``command``. One that was asked before a newer question is dropped."""
@@ -203,131 +162,105 @@ class PolicyForm:
         else:
             self.result, self.stage, self.applying = answer, Stage.DONE, False
 
-    # --- looks ---
+    def follow(self, state: EngineState) -> SetPolicy | None:
+        """Takes over what has changed elsewhere. A preview that it makes stale is asked for anew."""
+        self.unreachable = unreachable(state)
+        if state.hello is not None:
+            self.axes = state.hello.axes
+        self.policy = state.policy
+        if state.run != self.run and state.run is not None:
+            known, self.run = self.run is not None, state.run
+            if known:
+                self._restarted()
+                return None
+        if self.axis is None or self.stage is Stage.DONE or self.applying:
+            return None
+        return self._axis_again(self.axis.name)
 
-    @property
-    def keys(self) -> str:
-        if not self.axes or self.stage is Stage.DONE:
-            return "Enter close"
-        if self.stage is Stage.AXIS:
-            return "j k choose · Enter change · Esc close"
-        if self.stage is Stage.VALUE:
-            return f"{'j k choose' if self.options else 'type a number'} · Enter preview · Esc back"
-        return f"Tab button · {'t transition · ' if self.transition_matters else ''}Enter · Esc back"
+    def _restarted(self) -> None:
+        said = "the engine has been restarted"
+        if self.applying:
+            self.stage, self.applying = Stage.DONE, False
+            self.result = Answer(False, f"{said}: the run that was asked is over, and took its policies with it")
+        elif self.stage is not Stage.DONE:
+            self.stage, self.axis, self.preview, self.note = (
+                Stage.AXIS,
+                None,
+                None,
+                f"{said}; these are its policies now",
+            )
+        self._waits_for = ""
+
+    def _axis_again(self, name: str) -> SetPolicy | None:
+        axis = next((axis for axis in self.axes if axis.name == name), None)
+        if axis is None:
+            self.stage, self.axis, self.preview = Stage.AXIS, None, None
+            self.note = f"the engine has no policy {name} any more"
+            return None
+        self.axis = axis
+        if self.stage is not Stage.CONFIRM or self._seen == self.policy:
+            return None
+        assert self.value is not None
+        if self.options and self.value not in [value for value, _ in self.options]:
+            self.stage, self.preview, self.note = Stage.VALUE, None, f"{name} cannot be {spoken(self.value)} any more"
+            return None
+        if self.value == self.current:
+            self.stage, self.preview = Stage.VALUE, None
+            self.note = f"{name} is {spoken(self.value)} by now: it was changed elsewhere"
+            return None
+        changed = sorted(axis for axis in self.policy if self.policy[axis] != self._seen.get(axis))
+        self.note = f"changed elsewhere meanwhile: {', '.join(changed)}"
+        return self._command(dry_run=True)
+
+    def _command(self, dry_run: bool) -> SetPolicy:
+        assert self.value is not None
+        assert self.axis is not None
+        if dry_run:
+            self.preview, self._seen = None, dict(self.policy)
+        self.sent += 1
+        self._waits_for = f"policy-{self.sent}"
+        return SetPolicy(
+            id=self._waits_for,
+            run=self.run,
+            changes={self.axis.name: self.value},
+            transition="preempt" if self.transition == "preempt" else "drain",
+            dry_run=dry_run,
+        )
+
+    # --- what it says ---
 
     @property
     def title(self) -> str:
-        return "policies" if self.stage is Stage.AXIS or not self.axes else f"policy {self.axis.name}"
+        return "policies" if self.stage is Stage.AXIS or self.axis is None else f"policy {self.axis.name}"
 
-    def rows(self, width: int, height: int) -> list[Row]:
-        """The inside of the card: ``height`` rows, the buttons or a note last."""
-        if not self.axes:
-            body, last = wrapped("this engine exposes no policies that could be changed", width), Row("", b"")
-        elif self.stage is Stage.AXIS:
-            body, last = self._axis_rows(width, height - 1), self._note_row(width)
-        elif self.stage is Stage.VALUE:
-            body, last = self._value_rows(width, height - 1), self._note_row(width)
-        elif self.stage is Stage.CONFIRM:
-            body = self._confirm_rows(width)
-            last = Row("", b"") if self.applying else buttons(("Cancel", "Apply"), self.button, width)
-        else:
-            body, last = self._done_rows(width), buttons(("Close",), 0, width)
-        return filled(body, last, width, height)
+    @property
+    def change(self) -> str:
+        """``capacity: max_utilization → static_batch``"""
+        assert self.axis is not None
+        if self.stage is Stage.DONE:
+            return f"{self.axis.name} → {spoken(self.value)}"
+        return f"{self.axis.name}  {spoken(self.current)} → {spoken(self.value)}"
 
-    def _note_row(self, width: int) -> Row:
-        return RowBuilder().add(clean(self.note)[:width], Role.WARN).row()
-
-    def _axis_rows(self, width: int, height: int) -> list[Row]:
-        rows = []
-        for i, axis in enumerate(self.axes):
-            here = i == self.axis_at
-            mark = HIGHLIGHT if here else 0
-            line = RowBuilder().add("▸ " if here else "  ", Role.KEY | mark)
-            line.add(clean(axis.name), Role.TEXT | mark).to(NAME_WIDTH - 4, mark)
-            line.add(f" {spoken(self.policy.get(axis.name))}", Role.STRONG | mark)
-            if axis.unit:
-                line.add(f" {clean(axis.unit)}", Role.DIM | mark)
-            rows.append(line.row(width, mark))
-        help_rows = wrapped(self.axis.help, width, Role.DIM)
-        rows = in_view(rows, range(self.axis_at, self.axis_at + 1), width, height - 1 - len(help_rows))
-        return [*rows, Row("", b""), *help_rows]
-
-    def _value_rows(self, width: int, height: int) -> list[Row]:
-        axis = self.axis
-        rows = [*wrapped(axis.help, width, Role.DIM), Row("", b"")]
-        if not self.options:
-            bounds = [
-                f"at least {axis.minimum:g}" if axis.minimum is not None else "",
-                f"at most {axis.maximum:g}" if axis.maximum is not None else "",
-            ]
-            limits = ", ".join(b for b in bounds if b)
-            rows.append(
-                RowBuilder()
-                .add("now  ", Role.DIM)
-                .add(spoken(self.current), Role.STRONG)
-                .add(f" {axis.unit or ''}", Role.DIM)
-                .row()
-            )
-            rows.append(
-                RowBuilder()
-                .add("new  ", Role.DIM)
-                .add(self.typed, Role.STRONG)
-                .add(" ", HIGHLIGHT)
-                .add(f"  {limits}", Role.DIM)
-                .row()
-            )
-            return rows
-        focus = range(0)
-        for i, (value, meaning) in enumerate(self.options):
-            here, mark = i == self.value_at, HIGHLIGHT if i == self.value_at else 0
-            first = len(rows)
-            line = RowBuilder().add("▸ " if here else "  ", Role.KEY | mark)
-            line.add("● " if value == self.current else "○ ", Role.GOOD | mark)
-            line.add(spoken(value), Role.STRONG | mark)
-            line.add("  now" if value == self.current else "", Role.GOOD | mark)
-            rows.append(line.row(width, mark))
-            if axis.kind == "choice":
-                rows += wrapped(meaning, width, Role.DIM, "      ")
-            if here:
-                focus = range(first, len(rows))
-        return in_view(rows, focus, width, height)
-
-    def _confirm_rows(self, width: int) -> list[Row]:
-        line = RowBuilder().add(clean(self.axis.name), Role.TEXT).add("  ")
-        line.add(spoken(self.current), Role.STRONG).add(" → ", Role.DIM).add(spoken(self.value), Role.ACCENT)
-        rows = [line.row(), Row("", b"")]
-        if self.transition_matters:
-            for name, meaning in TRANSITIONS.items():
-                chosen = name == self.transition
-                rows += wrapped(
-                    f"{name}: {meaning}", width, Role.STRONG if chosen else Role.DIM, "● " if chosen else "○ "
-                )
-            rows.append(Row("", b""))
+    def paragraphs(self) -> list[Paragraph]:
+        """What is said of the change: before it is made, and after."""
+        if self.result is not None:
+            first, *more = answer_paragraphs(self.result)
+            return [first, *((f"· {text}", role) for text, role in more)]
         if self.applying:
-            return [
-                *rows,
-                *wrapped("asked the engine; waiting for the iteration at which it takes effect…", width, Role.WARN),
-            ]
+            return [("asked the engine; waiting for the iteration at which it takes effect…", Role.WARN)]
+        if self.unreachable is not None:
+            return [(self.unreachable, Role.BAD)]
+        said = [(self.note, Role.WARN)] if self.note else []
         if self.preview is None:
-            return [*rows, *wrapped("asking the engine what this would do…", width, Role.DIM)]
+            return [*said, ("asking the engine what this would do…", Role.DIM)]
         if not self.preview.ok:
-            return [*rows, *wrapped(outcome(self.preview)[0], width, Role.BAD)]
-        rows += wrapped("what it will do:", width, Role.DIM)
-        effects = self.preview.effects or (
-            (self.preview.message,) if self.preview.message else ("nothing changes for any request now",)
-        )
-        for effect in effects:
-            rows += wrapped(effect, width, Role.TEXT, "· ")
-        return rows
+            return [*said, (outcome(self.preview)[0], Role.BAD)]
+        effects = self.preview.effects or (self.preview.message or "nothing changes for any request now",)
+        return [*said, ("what it will do:", Role.DIM), *((f"· {effect}", Role.TEXT) for effect in effects)]
 
-    def _done_rows(self, width: int) -> list[Row]:
-        assert self.result is not None
-        sentences = outcome(self.result)
-        rows = [
-            RowBuilder().add(f"{clean(self.axis.name)} → {spoken(self.value)}", Role.STRONG).row(),
-            Row("", b""),
-            *wrapped(sentences[0], width, Role.GOOD if self.result.ok else Role.BAD),
-        ]
-        for sentence in sentences[1:]:
-            rows += wrapped(sentence, width, Role.TEXT, "· ")
-        return rows
+    def limits(self) -> str:
+        """Between which numbers the chosen axis may be set."""
+        assert self.axis is not None
+        low, high = self.axis.minimum, self.axis.maximum
+        parts = ["" if low is None else f"at least {low:g}", "" if high is None else f"at most {high:g}"]
+        return ", ".join(part for part in parts if part)

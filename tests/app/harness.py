@@ -98,11 +98,18 @@ class Bench:
 
     def text(self, id: str | None = None) -> str:
         """What the panel ``id`` shows, or the whole screen: the strips as they are painted."""
+        lines = [strip.text for strip in self.app.screen._compositor.render_strips(self.app.size)]
         if id is not None:
-            panel = next(p for s in reversed(self.app.screen_stack) for p in s.query(f"#{id}").results(CellPanel))
-            return "\n".join(row.text for row in panel.rows)
-        lines = self.app.screen._compositor.render_strips(self.app.size)
-        return "\n".join(strip.text for strip in lines)
+            panel = next(p for s in reversed(self.app.screen_stack) for p in s.query(f"#{id}").results())
+            if isinstance(panel, CellPanel):
+                return "\n".join(row.text for row in panel.rows)
+            x, y, width, height = panel.region
+            lines = [line[x : x + width] for line in lines[y : y + height]]
+        return "\n".join(lines)
+
+    def notes(self) -> list[str]:
+        """What toasts have said so far, the latest last."""
+        return [note.message for note in self.app._notifications]
 
     async def until(self, condition: Callable[[], Any], seconds: float = 5.0) -> None:
         """Waits until ``condition`` holds; fails with the screen when it never does."""

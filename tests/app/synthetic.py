@@ -42,6 +42,8 @@ AXES = [
             "max_utilization": "needs only the next step's blocks; preempts the latest started",
             "static_batch": "admits only when nothing runs",
         },
+        transition=True,
+        transition_values=["guaranteed_no_evict", "static_batch"],
     ),
     PolicyAxis(
         name="queue_order",
@@ -52,10 +54,17 @@ AXES = [
             "priority": "most urgent first",
             "shortest_prompt": "least to read first",
         },
+        transition=False,
     ),
-    PolicyAxis(name="prefix_cache", kind="bool", help="reuse blocks of equal prefixes"),
+    PolicyAxis(name="prefix_cache", kind="bool", help="reuse blocks of equal prefixes", transition=False),
     PolicyAxis(
-        name="max_running", kind="int", help="requests in a batch at most", minimum=1, maximum=64, unit="requests"
+        name="max_running",
+        kind="int",
+        help="requests in a batch at most",
+        minimum=1,
+        maximum=64,
+        unit="requests",
+        transition=True,
     ),
 ]
 POLICY: dict[str, bool | int | float | str] = {

@@ -9,7 +9,7 @@ import pytest
 from kvtop.protocol import Command, Reply, SetPolicy
 from kvtop.sources.base import LinkUp
 from kvtop.sources.control import ControlError
-from panels.dialogs.form_screen import FormScreen
+from panels.dialogs.dialog import Dialog
 from tests.app.harness import Bench, agreeing, bench, in_loop
 from tests.app.synthetic import SyntheticEngine, SyntheticSource
 
@@ -47,7 +47,7 @@ async def test_a_policy_change_is_previewed_confirmed_and_dated(tmp_path: Path) 
         await b.tick()
         assert "guaranteed_no_evict" not in b.text("header")
         await b.press("enter")
-        assert not isinstance(b.app.screen, FormScreen)
+        assert not isinstance(b.app.screen, Dialog)
 
 
 @in_loop
@@ -56,7 +56,7 @@ async def test_enter_all_the_way_changes_nothing(tmp_path: Path) -> None:
         await b.press(*TO_RESERVING)
         await b.until(lambda: "> Cancel <" in b.text("card"))
         await b.press("enter")
-        assert not isinstance(b.app.screen, FormScreen)
+        assert not isinstance(b.app.screen, Dialog)
         assert all(c["dry_run"] for c in _sent(b))
 
 
@@ -126,7 +126,7 @@ async def test_a_refused_preview_cannot_be_applied(tmp_path: Path) -> None:
         await b.press("tab", "enter")
         assert len(_sent(b)) == 1
         await b.press("q")
-        assert not isinstance(b.app.screen, FormScreen)
+        assert not isinstance(b.app.screen, Dialog)
 
 
 @in_loop
@@ -160,7 +160,7 @@ async def test_the_screen_goes_on_while_the_engine_thinks(tmp_path: Path) -> Non
         assert b.screen.feed.live.iteration == (before or 0) + 5
         # Closing the dialog takes nothing back, and the late answer finds nobody.
         await b.press("escape")
-        assert not isinstance(b.app.screen, FormScreen)
+        assert not isinstance(b.app.screen, Dialog)
         thinking.set()
         await b.iterate(2)
         assert b.app.is_running
@@ -173,10 +173,10 @@ def test_cancel_comes_first(key: str, tmp_path: Path) -> None:
         async with bench(tmp_path) as b:
             for way_out in ("enter", "escape", "q"):
                 await b.press(key)
-                assert isinstance(b.app.screen, FormScreen)
+                assert isinstance(b.app.screen, Dialog)
                 assert "> Cancel <" in b.text("card")
                 await b.press(way_out)
-                assert not isinstance(b.app.screen, FormScreen)
+                assert not isinstance(b.app.screen, Dialog)
             assert _sent(b) == []
 
     run()
@@ -198,7 +198,7 @@ async def test_a_paused_engine_is_offered_to_go_on(tmp_path: Path) -> None:
 async def test_without_a_control_socket_the_reason_is_said(tmp_path: Path) -> None:
     async with bench(tmp_path, control_path=tmp_path / "gone.ctl.sock") as b:
         await b.press("E")
-        assert not isinstance(b.app.screen, FormScreen)
+        assert not isinstance(b.app.screen, Dialog)
         await b.until(lambda: "read-only: no gone.ctl.sock" in b.text())
         # The policies can be read all the same.
         await b.press("P", "enter")
@@ -242,7 +242,7 @@ async def test_a_command_the_engine_does_not_take_is_not_offered(tmp_path: Path)
     async with bench(tmp_path, source=source) as b:
         for keys, command in ((("E",), "pause"), (("C",), "compact"), (("2", "j", "i"), "pin"), (("u",), "unpin")):
             await b.press(*keys)
-            assert not isinstance(b.app.screen, FormScreen)
+            assert not isinstance(b.app.screen, Dialog)
             await b.until(lambda: f"this engine takes no command {command}" in b.text())  # noqa: B023
 
 

@@ -9,7 +9,7 @@ from textual.binding import Binding
 from kvtop.app.keys import EVERYWHERE, SECTIONS
 from kvtop.state import EngineState
 from kvtop.term.keys import Action, Section, bindings, footer_actions
-from panels.dialogs.form_screen import FormScreen
+from panels.dialogs.dialog import Dialog
 from panels.dialogs.pager import PagerScreen
 from panels.events import FEW_ROWS, EventsPanel
 from panels.footer import footer_row
@@ -79,7 +79,7 @@ async def _colour(b: Bench, key: str) -> None:
 
 async def _filter(b: Bench, key: str) -> None:
     await b.press(key, *"chat")
-    assert "filter chat" in b.text("requests")
+    assert "filter chat" in b.text()
     await b.press("enter")
     body = [line for line in b.text("requests").splitlines()[2:] if line.strip()]
     assert body
@@ -106,7 +106,9 @@ async def _compact(b: Bench, key: str) -> None:
     assert " would move: " in b.text("card")
     await b.press("tab", "enter")
     await b.until(lambda: "took effect at iteration 4,711" in b.text("card"))
-    assert [c.model_dump(exclude_none=True) for c in b.control.sent] == [{"id": "compact", "type": "compact"}]
+    assert [c.model_dump(exclude_none=True) for c in b.control.sent] == [
+        {"id": "compact", "run": "synthetic-1", "type": "compact"}
+    ]
 
 
 def _goes_to(id: str) -> Check:
@@ -197,7 +199,7 @@ def _asks(kind: str, title: str) -> Check:
         await b.press("2", "j", key)
         assert title in b.text("card")
         await b.press("enter")  # Cancel is what is chosen
-        assert not isinstance(b.app.screen, FormScreen)
+        assert not isinstance(b.app.screen, Dialog)
         assert b.control.sent == []
         await b.press(key, "tab", "enter")
         await b.until(lambda: "took effect at iteration 4,711" in b.text("card"))
@@ -271,6 +273,28 @@ def _page(b: Bench) -> int:
     return b.screen.panel(EventsPanel).body_height - 1
 
 
+def _closes(*before: str) -> Check:
+    async def check(b: Bench, key: str) -> None:
+        await b.press(*before)
+        assert isinstance(b.app.screen, Dialog)
+        await b.press(key)
+        assert not isinstance(b.app.screen, Dialog)
+        assert b.app.is_running
+
+    return check
+
+
+def _goes_in_dialog(before: tuple[str, ...], shows: str) -> Check:
+    async def check(b: Bench, key: str) -> None:
+        await b.press(*before)
+        await b.until(lambda: "asking the engine" not in b.text("card"))
+        assert shows not in b.text("card")
+        await b.press(key)
+        await b.until(lambda: shows in b.text("card"))
+
+    return check
+
+
 CHECKS: dict[tuple[str, str], Check] = {
     ("everywhere", "help"): _help,
     ("everywhere", "quit"): _quit,
@@ -326,6 +350,13 @@ CHECKS: dict[tuple[str, str], Check] = {
     ("events", "page_down"): _events_back(("k", "pageup"), lambda b: 1),
     ("events", "top"): _events_back((), lambda b: len(_state(b).events) - b.screen.panel(EventsPanel).body_height),
     ("events", "bottom"): _events_back(("g",), lambda b: 0),
+    ("dialogs", "close"): _closes("P", "enter"),
+    ("dialogs", "back"): _goes_in_dialog(("P", "enter"), "policies"),
+    ("dialogs", "next"): _goes_in_dialog(("E",), "> Pause <"),
+    ("dialogs", "previous"): _goes_in_dialog(("E",), "> Pause <"),
+    ("dialogs", "down"): _goes_in_dialog(("P",), "▸ queue_order"),
+    ("dialogs", "up"): _goes_in_dialog(("P", "j", "j"), "▸ queue_order"),
+    ("dialogs", "transition"): _goes_in_dialog(("P", "enter", "k", "enter"), "● preempt"),
 }
 
 

@@ -9,8 +9,8 @@ from kvtop.views.columns import COLUMNS
 from kvtop.views.glossary import GLOSSARY
 from kvtop.views.glyphs import ASCII, UNICODE, Glyphs
 from kvtop.views.rows import HIGHLIGHT, Role, Row
-from panels.dialogs.card import buttons, card, filled, wrapped
 from panels.dialogs.help_text import help_rows
+from panels.dialogs.wrapping import wrapped
 from panels.panel import title_row, with_rule
 from panels.zoom import ZOOMS
 from tests.app.synthetic import SyntheticEngine
@@ -40,17 +40,6 @@ def test_a_zoomed_row_keeps_every_block_in_order(zoom: object) -> None:
     assert "".join(dict.fromkeys(wide.text.replace(" ", ""))) == "ab"
     for glyph, role in zip(wide.text, wide.roles, strict=True):
         assert role == {"a": role_of("active"), "b": role_of("free"), " ": Role.TEXT}[glyph]
-
-
-def test_a_card_keeps_its_buttons_whatever_it_must_leave_out() -> None:
-    body = [row for i in range(50) for row in wrapped(f"sentence {i}", 40)]
-    rows = card("a title [bold]", filled(body, buttons(("Cancel", "Apply"), 0, 40), 40, 10), 44, 12, "keys")
-    assert len(rows) == 12
-    assert {len(row.text) for row in rows} == {44}
-    assert all(len(row.text) == len(row.roles) for row in rows)
-    assert "> Cancel <  [ Apply ]" in rows[-2].text
-    assert "more lines" in rows[-3].text
-    assert "a title [bold]" in rows[0].text
 
 
 def test_wrapping_loses_no_word_and_no_width() -> None:
