@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import IO, NoReturn
 
 from kvtop import __version__
+from kvtop.commands.verbs import VERBS
 from kvtop.errors import UserError, one_line
 from kvtop.term.charset import NEAREST
 
@@ -151,46 +152,11 @@ def _add_ctl(commands: "argparse._SubParsersAction[_Parser]") -> None:
     ctl.add_argument("--timeout", type=_above_zero, default=10.0, metavar="S", help="wait for the answer (default: 10)")
     verbs = ctl.add_subparsers(dest="verb", metavar="VERB", required=True)
 
-    def verb(name: str, help: str) -> argparse.ArgumentParser:
-        parser = verbs.add_parser(name, help=help, description=help, allow_abbrev=False)
+    for verb in VERBS:
+        parser = verbs.add_parser(verb.name, help=verb.help, description=verb.help, allow_abbrev=False)
         _engine_option(parser)
         _json_option(parser)
-        return parser
-
-    change = verb("set", "change policy axes together")
-    change.add_argument("changes", nargs="+", metavar="AXIS=VALUE")
-    change.add_argument(
-        "--transition",
-        choices=("drain", "preempt"),
-        default="drain",
-        help="where the present state breaks the new rule: admit nothing until it fits (drain, the default), "
-        "or preempt down to what fits",
-    )
-    change.add_argument("--dry-run", action="store_true", help="say what would happen, change nothing")
-    verb("policies", "list the axes, their choices and what holds now")
-    verb("abort", "end one request").add_argument("request", help="number or id")
-    verb("preempt", "preempt one running request; it is queued again").add_argument("request", help="number or id")
-    verb("pause", "stop scheduling; KV stays in place")
-    verb("resume", "schedule again")
-    verb("reset-prefix-cache", "forget the content of all cached blocks")
-    verb("pin", "never evict the cached blocks of a request").add_argument("request", help="number or id")
-    verb("unpin", "let the pinned blocks of a request be evicted").add_argument("request", help="number or id")
-    compact = verb("compact", "move blocks together, so that the rest of the pool is free")
-    compact.add_argument(
-        "range",
-        nargs="?",
-        type=_block_range,
-        metavar="FIRST:END",
-        help="free these blocks, END excluded (default: the top)",
-    )
-    verb("keyframe", "send every viewer a keyframe")
-
-
-def _block_range(text: str) -> tuple[int, int]:
-    first, colon, end = text.partition(":")
-    if not (colon and first.isdecimal() and end.isdecimal() and len(text) < 40 and int(first) < int(end)):
-        raise argparse.ArgumentTypeError(f"{text!r} is not FIRST:END, two block numbers, the second larger")
-    return int(first), int(end)
+        verb.arguments(parser)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -8,25 +8,11 @@ from typing import Any
 
 from kvtop.commands.table import table
 from kvtop.commands.target import control_of, find_engine
+from kvtop.commands.verbs import VERBS
 from kvtop.commands.watch import CATCH_UP, watch
 from kvtop.errors import UserError, one_line
-from kvtop.protocol import (
-    Abort,
-    Command,
-    Compact,
-    Hello,
-    Pause,
-    Pin,
-    PolicyAxis,
-    PolicyValue,
-    Preempt,
-    Reply,
-    RequestKeyframe,
-    ResetPrefixCache,
-    Resume,
-    SetPolicy,
-    Unpin,
-)
+from kvtop.protocol import Command, Compact, Hello, PolicyAxis, PolicyValue, Reply, SetPolicy
+from kvtop.protocol.commands import COMMANDS
 from kvtop.sources.control import ControlClient, ControlError
 from kvtop.sources.discover import Found
 from kvtop.sources.socket import SocketSource
@@ -95,30 +81,12 @@ def _command(options: argparse.Namespace, hello: Hello | None) -> Command:
     id = f"ctl-{os.getpid()}"
     # What is typed was read off this run: an engine that restarts under the command must not take it.
     run = None if hello is None else hello.engine.run
-    match options.verb:
-        case "set":
-            axes = {} if hello is None else {axis.name: axis for axis in hello.axes}
-            changes = {name: typed(axes.get(name), text) for name, text in _pairs(options.changes).items()}
-            return SetPolicy(id=id, run=run, changes=changes, transition=options.transition, dry_run=options.dry_run)
-        case "abort":
-            return Abort(id=id, run=run, request=_request(options.request))
-        case "preempt":
-            return Preempt(id=id, run=run, request=_request(options.request))
-        case "pause":
-            return Pause(id=id, run=run)
-        case "resume":
-            return Resume(id=id, run=run)
-        case "reset-prefix-cache":
-            return ResetPrefixCache(id=id, run=run)
-        case "compact":
-            first, end = options.range or (None, None)
-            return Compact(id=id, run=run, first=first, end=end)
-        case "pin":
-            return Pin(id=id, run=run, request=_request(options.request))
-        case "unpin":
-            return Unpin(id=id, run=run, request=_request(options.request))
-        case _:
-            return RequestKeyframe(id=id, run=run)
+    if options.verb == "set":
+        axes = {} if hello is None else {axis.name: axis for axis in hello.axes}
+        changes = {name: typed(axes.get(name), text) for name, text in _pairs(options.changes).items()}
+        return SetPolicy(id=id, run=run, changes=changes, transition=options.transition, dry_run=options.dry_run)
+    verb = next(verb for verb in VERBS if verb.name == options.verb)
+    return COMMANDS[verb.type](id=id, run=run, **verb.fields(options))
 
 
 def _pairs(settings: list[str]) -> dict[str, str]:
@@ -148,10 +116,6 @@ def typed(axis: PolicyAxis | None, text: str) -> PolicyValue:
     except ValueError:
         pass
     return text
-
-
-def _request(text: str) -> int | str:
-    return int(text) if text.isdecimal() and len(text) <= 18 else text
 
 
 def _policies(found: Found, options: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from kvtop.protocol.base import PROTOCOL_MAJOR, PROTOCOL_VERSION, Message, ProtocolError, parse_version
-from kvtop.protocol.commands import AnyCommand, Reply
+from kvtop.protocol.commands import COMMANDS, AnyCommand, Reply
 from kvtop.protocol.frames import Bye, Fault, Gap, IterationFrame, Keyframe
 from kvtop.protocol.hello import ClientHello, Hello
 
@@ -16,21 +16,7 @@ AnyInput = ClientHello | AnyCommand
 _FRAMES: TypeAdapter[Any] = TypeAdapter(Annotated[AnyFrame, Field(discriminator="type")])
 _INPUTS: TypeAdapter[Any] = TypeAdapter(Annotated[ClientHello | AnyCommand, Field(discriminator="type")])
 FRAME_TYPES = frozenset({"hello", "keyframe", "iteration", "gap", "fault", "bye", "reply"})
-INPUT_TYPES = frozenset(
-    {
-        "hello",
-        "set_policy",
-        "abort",
-        "preempt",
-        "pause",
-        "resume",
-        "reset_prefix_cache",
-        "keyframe",
-        "pin",
-        "unpin",
-        "compact",
-    }
-)
+INPUT_TYPES = frozenset({"hello", *COMMANDS})
 
 
 def encode(message: Message) -> bytes:

@@ -1,6 +1,6 @@
 """What a controller may ask of an engine, and the answer. Each takes effect between two iterations."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
@@ -123,6 +123,11 @@ AnyCommand = Annotated[
     SetPolicy | Abort | Preempt | Pause | Resume | ResetPrefixCache | Pin | Unpin | Compact | RequestKeyframe,
     Field(discriminator="type"),
 ]
+
+COMMANDS: dict[str, type[Command]] = {
+    command.model_fields["type"].default: command for command in get_args(get_args(AnyCommand)[0])
+}
+"""Every command by its ``type`` on the wire."""
 
 
 class Reply(Message):

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from kvtop.commands.ctl import allows, never_right, typed
+from kvtop.commands.verbs import VERBS
 from kvtop.protocol import Abort, Command, Compact, Pin, PolicyAxis, SetPolicy
+from kvtop.protocol.commands import COMMANDS
 from tests.cli.fakes import SECRET, FakeEngine, fake_hello
 from tests.cli.run import assert_one_line, environment, kvtop
 
@@ -215,25 +217,35 @@ def test_json_replies(folder: Path, engine: FakeEngine) -> None:
 
 
 @pytest.mark.parametrize(
-    "verb",
+    ("verb", "fields"),
     [
-        ["pause"],
-        ["resume"],
-        ["reset-prefix-cache"],
-        ["keyframe"],
-        ["preempt", "chat-1"],
-        ["pin", "7"],
-        ["unpin", "7"],
-        ["compact"],
-        ["compact", "0:9"],
+        (["abort", "7"], {"type": "abort", "request": 7}),
+        (["preempt", "chat-1"], {"type": "preempt", "request": "chat-1"}),
+        (["pause"], {"type": "pause"}),
+        (["resume"], {"type": "resume"}),
+        (["reset-prefix-cache"], {"type": "reset_prefix_cache"}),
+        (["pin", "7"], {"type": "pin", "request": 7}),
+        (["unpin", "7"], {"type": "unpin", "request": 7}),
+        (["compact"], {"type": "compact"}),
+        (["compact", "0:9"], {"type": "compact", "first": 0, "end": 9}),
+        (["keyframe"], {"type": "keyframe"}),
     ],
 )
-def test_the_other_verbs(folder: Path, engine: FakeEngine, verb: list[str]) -> None:
+def test_each_verb_sends_its_command_and_no_other(
+    folder: Path, engine: FakeEngine, verb: list[str], fields: dict[str, object]
+) -> None:
     done = kvtop(folder, "ctl", *verb)
     assert done.returncode == 0, done.stderr
     (command,) = engine.seen
     assert isinstance(command, Command)
-    assert command.run == fake_hello().engine.run
+    sent = command.model_dump(exclude_none=True)
+    assert sent.pop("id").startswith("ctl-")
+    assert sent == {**fields, "run": fake_hello().engine.run}
+
+
+def test_every_command_of_the_protocol_has_its_verb() -> None:
+    typed = {"set_policy" if verb.name == "set" else verb.type for verb in VERBS if verb.name != "policies"}
+    assert typed == set(COMMANDS)
 
 
 def test_policies_shows_what_holds_and_what_may_be_typed(folder: Path, engine: FakeEngine) -> None:
