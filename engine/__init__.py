@@ -1,4 +1,4 @@
-"""kvtop's own inference engine: small enough to read in an evening, complete enough to be true."""
+"""kvtop's own inference engine: written to be read, complete enough to be true."""
 
 import os
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from engine.config import EngineConfig
 from engine.policies.kv_dtype import KV_DTYPES
 from engine.serving.watchdog import Limits
+from engine.tiers import scratch
 from engine.words import flat, one_line
 from kvtop.publish.errors import PublishError
 from kvtop.publish.sockets import rehearse
@@ -116,7 +117,10 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--host-blocks", type=int, default=0, metavar="N", help="KV blocks in host memory (default: none)")
     p.add_argument("--disk-blocks", type=int, default=0, metavar="N", help="KV blocks in a file (default: none)")
     p.add_argument(
-        "--disk-path", default="", metavar="FILE", help="that file, removed at the end (default: NAME.kv by the socket)"
+        "--disk-path",
+        default="",
+        metavar="FILE",
+        help="that file, made and removed by the engine (default: one in the cache folder)",
     )
     p.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"])
     p.add_argument("--attention", default="auto", choices=["auto", "torch", "triton"])
@@ -229,7 +233,8 @@ def main(argv: list[str] | None = None) -> int:
     def stop(*_: object) -> None:
         # Called by signals, at any point of any code: it must take no lock.
         if not serving:
-            os._exit(0)  # Still loading: nothing is open yet that would need an orderly end.
+            scratch.remove_all()
+            os._exit(0)  # Still loading: nothing else is open yet that would need an orderly end.
         serving[0].stop()
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

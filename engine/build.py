@@ -1,5 +1,6 @@
 """Puts an engine together from its configuration: model, pool, scheduler, runner, telemetry, publisher, workload."""
 
+import secrets
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from engine.kv_storage import KVStorage
 from engine.memory.pool import BlockPool
 from engine.memory.window import describe_windows, parse_windows
 from engine.model.attention import TRITON_READS, AttentionBackend, AttentionError, attention_backend
-from engine.model.fetch import FetchError, Progress, ensure_model
+from engine.model.fetch import FetchError, Progress, cache_folder, ensure_model
 from engine.model.gguf import GgufError
 from engine.model.kv_cache import KVCache, KVCacheError, kv_bytes_per_token
 from engine.model.load import SMOLLM2_SHAPE, LoadedModel, load_model, random_model, with_windows
@@ -27,13 +28,13 @@ from engine.serving.describe import hello
 from engine.serving.server import Server
 from engine.serving.submission import Vocabulary
 from engine.serving.telemetry import Telemetry
+from engine.tiers import scratch
 from engine.tiers.opening import open_stores, open_tiers
 from engine.tiers.store import StoreError
 from engine.tiers.tiers import Tiers
 from engine.workload.arrivals import MixWorkload, scale_for
 from engine.workload.mixes import MIXES
 from kvtop.protocol import ModelFacts, PolicyValue
-from kvtop.protocol.places import socket_folder
 from kvtop.publish import Publisher
 
 DEFAULT_BLOCKS, DEFAULT_BLOCK_SIZE = 512, 16
@@ -111,7 +112,8 @@ def build(
         raise BuildError(
             f"{blocks} blocks of {block_size} tokens have no room for a prompt and an answer", "give more", code=2
         )
-    tiers = _tiers(config, pool, cache, folder)
+    sizes = _sizes(config, say)
+    tiers = _tiers(pool, cache, sizes)
     scheduler = Scheduler(
         pool,
         policies,
@@ -123,7 +125,7 @@ def build(
         groups.layer_slots, facts.kv_heads, facts.head_size, kv_dtype(name)
     )
     runner = ModelRunner(model.decoder, cache, attention, seed=config.seed)
-    storage = KVStorage(runner, tiers=tiers, open_stores=partial(open_stores, **_sizes(config, folder)))
+    storage = KVStorage(runner, tiers=tiers, open_stores=partial(open_stores, **sizes))
     engine = Engine(scheduler, runner, storage=storage)
     telemetry = Telemetry(
         engine,
@@ -189,18 +191,27 @@ class _TierSizes(TypedDict):
     disk_path: Path
 
 
-def _sizes(config: EngineConfig, folder: Path | None) -> _TierSizes:
-    """What `open_tiers` needs to know."""
-    if config.disk_path:
-        path = Path(config.disk_path).expanduser()
-    else:
-        path = (folder or socket_folder(create=config.disk_blocks > 0)) / f"{config.name}.kv"
+def _sizes(config: EngineConfig, say: Callable[[str], None]) -> _TierSizes:
+    """What `open_tiers` needs to know. Makes the folder of the disk tier's file where none was named, and removes what
+    killed engines have left there."""
+    path = Path(config.disk_path).expanduser()
+    if config.disk_blocks and not config.disk_path:
+        folder = cache_folder() / "kv"
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            why = f"disk tier: no folder can be made at {folder}: {error.strerror}"
+            raise BuildError(why, "give --disk-path a file, or set KVTOP_CACHE_DIR to a folder of yours") from None
+        for left in scratch.sweep(folder):
+            say(f"removed {left.path}, {left.bytes / 2**20:.1f} MiB: the engine that made it was killed")
+        # Its own for each run: engines of one name may run on several machines that share a home.
+        path = folder / f"{config.name}-{secrets.token_hex(4)}{scratch.SUFFIX}"
     return {"host_blocks": config.host_blocks, "disk_blocks": config.disk_blocks, "disk_path": path}
 
 
-def _tiers(config: EngineConfig, pool: BlockPool, cache: KVCache, folder: Path | None) -> Tiers | None:
+def _tiers(pool: BlockPool, cache: KVCache, sizes: _TierSizes) -> Tiers | None:
     try:
-        return open_tiers(pool, cache.parts, **_sizes(config, folder))
+        return open_tiers(pool, cache.parts, **sizes)
     except StoreError as error:
         raise BuildError(str(error), "give --host-blocks or --disk-blocks less, or another --disk-path") from None
 

@@ -39,7 +39,7 @@ class EngineConfig:
     disk_blocks: int = 0
     """Blocks in the disk tier; 0: there is none."""
     disk_path: str = ""
-    """File of the disk tier, made and removed by the engine; empty: NAME.kv in the socket folder."""
+    """File of the disk tier, made and removed by the engine; empty: one of its own in the cache folder."""
     expose_text: bool = False
     ledger_every: int = 64
     """Iterations between two ledger checks while serving; 0 never checks."""

@@ -110,7 +110,7 @@ class Engine:
         if attempt.failed:
             finished = self.scheduler.abandon(plan, attempt.faults[-1], ended, copied=attempt.copied)
         else:
-            finished = self.scheduler.commit(plan, output.tokens, ended, output.candidates, output.failures)
+            finished = self.scheduler.commit(plan, output, ended)
         self.batch_sizes.append(len(plan.items))
         committed = self.clock()
         schedule_ms = 1000.0 * ((planned - began) + (committed - ended))

@@ -112,7 +112,7 @@ def _add_demo(commands: "argparse._SubParsersAction[_Parser]") -> None:
     demo.add_argument("--host-blocks", type=_positive, metavar="N", help="KV blocks in host memory, below the device")
     demo.add_argument("--disk-blocks", type=_positive, metavar="N", help="KV blocks in a file, below that")
     demo.add_argument(
-        "--disk-path", metavar="FILE", help="that file (default: in the socket folder; removed at the end)"
+        "--disk-path", metavar="FILE", help="that file (default: in the cache folder; removed at the end)"
     )
     demo.add_argument(
         "--preset",

@@ -55,7 +55,7 @@ class Room(NamedTuple):
         return self.height >= ROOM_FOR_ALL
 
 
-class Slot(NamedTuple):
+class Tile(NamedTuple):
     """A panel as the layout sees it.
 
     Attributes:
@@ -99,7 +99,7 @@ def map_frame(height: int) -> int:
 
 
 def plan(
-    width: int, height: int, slots: Sequence[Slot], content: Mapping[str, int] | None = None, asked: str = ""
+    width: int, height: int, tiles: Sequence[Tile], content: Mapping[str, int] | None = None, asked: str = ""
 ) -> dict[str, Area]:
     """The area of every panel that has a place, by id; the frame's are header, capacity, footer and divider.
 
@@ -116,22 +116,22 @@ def plan(
     y, rest = top + bar, height - top - bar - 1
     room = Room(height, rest, width >= WIDE, content, asked)
     if not room.wide:
-        return areas | _stack(0, y, width, _column(room, width, slots))
+        return areas | _stack(0, y, width, _column(room, width, tiles))
     right = min(max(69, width * 11 // 20), 112)
     left = width - right - 1
-    areas |= _stack(0, y, left, _column(room, left, [slot for slot in slots if slot.column == "left"]))
+    areas |= _stack(0, y, left, _column(room, left, [tile for tile in tiles if tile.column == "left"]))
     areas["divider"] = Area(left, y, 1, rest)
-    return areas | _stack(left + 1, y, right, _column(room, right, [slot for slot in slots if slot.column == "right"]))
+    return areas | _stack(left + 1, y, right, _column(room, right, [tile for tile in tiles if tile.column == "right"]))
 
 
-def _column(room: Room, width: int, slots: Sequence[Slot]) -> dict[str, int]:
+def _column(room: Room, width: int, tiles: Sequence[Tile]) -> dict[str, int]:
     """`share`, with what a panel cannot fill of its part given to the others."""
-    needs = {slot.id: need for slot in slots if (need := slot.need(room)) is not None}
+    needs = {tile.id: need for tile in tiles if (need := tile.need(room)) is not None}
     first = share(room.rest, needs)
-    for slot in slots:
-        if slot.id in needs:
-            used = slot.fill(room, width, first[slot.id])
-            if used < first[slot.id]:
-                need = needs[slot.id]
-                needs[slot.id] = need._replace(most=max(need.least, used))
+    for tile in tiles:
+        if tile.id in needs:
+            used = tile.fill(room, width, first[tile.id])
+            if used < first[tile.id]:
+                need = needs[tile.id]
+                needs[tile.id] = need._replace(most=max(need.least, used))
     return share(room.rest, needs)

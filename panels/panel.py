@@ -12,7 +12,7 @@ from kvtop.term.keys import Actions
 from kvtop.term.panel import CellPanel
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import HIGHLIGHT, Role, Row, RowBuilder
-from panels.layout import Column, Need, Room, Slot
+from panels.layout import Column, Need, Room, Tile
 
 _GAP = re.compile(r" {4,}")
 
@@ -138,8 +138,8 @@ class TitledPanel(Panel, can_focus=True):
         return rows
 
     @property
-    def slot(self) -> Slot:
-        return Slot(self.ID, self.COLUMN, self.need, self.fill)
+    def tile(self) -> Tile:
+        return Tile(self.ID, self.COLUMN, self.need, self.fill)
 
     def update(self, tick: Tick) -> None:
         self.state, self.now = tick.state, tick.now

@@ -12,9 +12,9 @@ class Strategy(Protocol):
 
     name: str
 
-    def choose(self, free: FreeList, after: int | None) -> int:
-        """Which of the ``free`` blocks (not empty) a table gets whose latest block, of the same KV group, is ``after``
-        (None: it has none yet). It stays in the list."""
+    def take(self, free: FreeList, after: int | None) -> int:
+        """Remove that one of the ``free`` blocks (not empty) that a table gets whose latest block, of the same KV group,
+        is ``after`` (None: it has none yet)."""
         ...
 
     def room(self, free: FreeList, evictable: EvictionOrder) -> int:
@@ -27,10 +27,8 @@ class Paged:
 
     name = "paged"
 
-    def choose(self, free: FreeList, after: int | None) -> int:
-        head = free.head
-        assert head is not None
-        return head
+    def take(self, free: FreeList, after: int | None) -> int:
+        return free.pop_head()
 
     def room(self, free: FreeList, evictable: EvictionOrder) -> int:
         return len(free) + len(evictable)
@@ -52,11 +50,7 @@ class Allocator:
 
     def take(self, now: float, after: int | None) -> int:
         """Remove a free block, of several the strategy's choice, or the cached one to be evicted at ``now``."""
-        if not len(self.free_list):
-            return self.evictable.take(now)
-        block = self.strategy.choose(self.free_list, after)
-        self.free_list.remove(block)
-        return block
+        return self.strategy.take(self.free_list, after) if len(self.free_list) else self.evictable.take(now)
 
     def cache(self, block: int) -> None:
         """Nobody holds ``block`` any more, and its content can still be found."""

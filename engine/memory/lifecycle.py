@@ -62,7 +62,8 @@ class HeldBlocks(Blocks):
     @property
     def available(self) -> int:
         """Blocks that `take` can give: free and cached ones."""
-        return len(self.allocator)
+        allocator = self.allocator
+        return len(allocator.free_list) + len(allocator.evictable)
 
     @property
     def room(self) -> int:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 import torch
@@ -54,10 +55,16 @@ class ModelRunner:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         computed = time.perf_counter()
-        ends = [item for item in items if item.samples]
-        beams = [(row, item) for row, item in enumerate(ends) if item.candidates]
-        rows = [row for row, item in enumerate(ends) for _ in item.drawing]
-        draws = [Draw(each.sampling, each.num, item.start + item.count) for item in items for each in item.drawing]
+        firsts = [*accumulate((len(item.rows) for item in items), initial=0)]
+        beams = [(row, item) for row, item in zip(firsts, items, strict=False) if item.candidates]
+        # Proposed tokens each have a row of their own; samples of one prompt all draw from one.
+        wanted = [
+            (first + place * bool(item.proposed), place * bool(item.proposed), item, each)
+            for first, item in zip(firsts, items, strict=False)
+            for place, each in enumerate(item.drawing)
+        ]
+        rows = [row for row, _, _, _ in wanted]
+        draws = [Draw(each.sampling, each.num, item.start + item.known + place) for _, place, item, each in wanted]
         sampled = self.sampler.sample(logits if rows == list(range(len(logits))) else logits[rows], draws)
         candidates = likeliest(logits[[row for row, _ in beams]], [item.candidates for _, item in beams])
         failures = {
@@ -83,8 +90,8 @@ class ModelRunner:
         context = self.decoder.config.context
         for item in items:
             request, end = item.request, item.start + item.count
-            if end > len(request.token_ids):
-                raise ValueError(f"request {request.id}: asked for {end} tokens, {len(request.token_ids)} are known")
+            if item.start + item.known > (known := len(request.token_ids)):
+                raise ValueError(f"request {request.id}: asked for {item.start + item.known} tokens, {known} are known")
             if end > context:
                 raise ValueError(f"request {request.id}: position {end - 1} is outside the context of {context} tokens")
             if max(request.block_table, default=0) >= self.cache.blocks:
@@ -97,7 +104,7 @@ class ModelRunner:
                     raise ValueError(f"request {request.id}: position {needed} is seen, but its block was dropped")
 
     def _tokens(self, item: BatchItem) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-        tokens = np.asarray(item.request.token_ids[item.start : item.start + item.count], dtype=np.int64)
+        tokens = np.asarray(item.token_ids, dtype=np.int64)
         vocab = self.decoder.config.vocab
         if tokens.min() < 0 or tokens.max() >= vocab:
             strange = int(tokens[(tokens < 0) | (tokens >= vocab)][0])

@@ -5,7 +5,6 @@
 it is complete.
 """
 
-import codecs
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,21 +50,6 @@ class TextTokenizer(Protocol):
     def decode(self, ids: Iterable[int]) -> str:
         """Text without special tokens; bytes that are not UTF-8 become U+FFFD."""
         ...
-
-
-class StreamDecoder:
-    """Text of a growing sequence: each call returns what has become certain, `finish` the rest."""
-
-    def __init__(self, tokenizer: TextTokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-
-    def add(self, token: int) -> str:
-        return self._decoder.decode(self._tokenizer.token_bytes(token))
-
-    def finish(self) -> str:
-        """What an incomplete character at the end shows as."""
-        return self._decoder.decode(b"", final=True)
 
 
 def _decode(tokenizer: TextTokenizer, ids: Iterable[int]) -> str:

@@ -1,20 +1,23 @@
 """What the scheduler asks of the model in one iteration, and what it gets back."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from engine.requests.request import Request
 
 
-@dataclass(frozen=True, slots=True)
+# Nobody changes one; not frozen, because that makes one cost twice as much, and every running request gets one a step.
+@dataclass(slots=True)
 class BatchItem:
     """Compute the KV of positions ``start … start+count-1`` of ``request``.
 
     ``samples``: these reach the end of its known tokens, so the next token is sampled. ``forks``: further samples of
     its prompt, whose first tokens are drawn from the same logits. ``candidates``: of a beam so many of the likeliest next
     tokens are wanted, and none is drawn. ``decodes``: the request was in decode when this was planned; after a preemption
-    it is not before all it had is computed again, its outputs included.
+    it is not before all it had is computed again, its outputs included. ``proposed``: tokens that somebody expects to
+    follow the known ones. The last of the ``count`` positions are theirs; a token is sampled behind the known ones and
+    behind each of these, and as many are kept as were expected rightly, and one more.
     """
 
     request: Request
@@ -24,11 +27,36 @@ class BatchItem:
     forks: tuple[Request, ...] = ()
     candidates: int = 0
     decodes: bool = False
+    proposed: tuple[int, ...] = ()
+
+    @property
+    def known(self) -> int:
+        """Of its positions, those of tokens that the request has."""
+        return self.count - len(self.proposed)
+
+    @property
+    def token_ids(self) -> list[int]:
+        """The tokens at its positions."""
+        return [*self.request.token_ids[self.start : self.start + self.known], *self.proposed]
+
+    @property
+    def rows(self) -> range:
+        """The positions whose logits are wanted."""
+        end = self.start + self.count
+        return range(end - 1 - len(self.proposed), end) if self.samples else range(0)
+
+    @property
+    def draws(self) -> int:
+        """How many tokens it adds to `StepOutput.tokens`."""
+        return 0 if not self.samples or self.candidates else 1 + (len(self.proposed) or len(self.forks))
 
     @property
     def drawing(self) -> tuple[Request, ...]:
-        """Those that get a token each from this item, in the order of `StepOutput.tokens`."""
-        return (self.request, *self.forks) if self.samples and not self.candidates else ()
+        """Whose token each is that this item adds to `StepOutput.tokens`, in their order: with ``proposed`` ones all its
+        own, from one row after the other, else one for each sample of its prompt, all from one row."""
+        if not self.samples or self.candidates:
+            return ()
+        return (self.request,) * (1 + len(self.proposed)) if self.proposed else (self.request, *self.forks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +87,8 @@ class StepOutput:
     candidates: list[list[tuple[int, float]]] = field(default_factory=list)
     prepare_ms: float = 0.0
     failures: dict[int, str] = field(default_factory=dict)
+    proposed: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    """By num of the request, tokens that are expected to follow those that it has with these."""
 
 
 class DeviceLost(RuntimeError):

@@ -118,6 +118,8 @@ class Request:
     reserved_blocks: int = 0
     forked_tail: bool = False
     """Its last block came from a fork and is still incomplete: it may need one more, for a copy before it writes."""
+    proposed: list[int] = field(default_factory=list)
+    """Tokens that somebody expects to follow those it has: to be computed with the next one, and kept if they do."""
     hashes: list[int] = field(default_factory=list)
     """Chained hashes (64-bit) of its complete blocks known so far, by place."""
 

@@ -1,5 +1,6 @@
 """A plan in the making."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from engine.requests.batch import BatchItem
@@ -19,17 +20,24 @@ class Draft:
     stalled: list[Request] = field(default_factory=list)
     """Running requests that wait for blocks which are still being copied out, or for room to copy some out."""
 
-    def assign(self, request: Request, count: int) -> None:
-        """The next ``count`` tokens of ``request`` are part of the batch."""
+    def assign(self, request: Request, count: int, proposed: Sequence[int] = ()) -> None:
+        """The next ``count`` tokens of ``request`` are part of the batch, and behind them ``proposed`` ones."""
         end = request.computed + count
         samples = end == len(request.token_ids)
         beam = request.beam if samples else None
         forks = tuple(request.samples) if samples and beam is None else ()
         candidates = 0 if beam is None else beam.search.candidates
         self.items[request.num] = BatchItem(
-            request, request.computed, count, samples, forks, candidates, request.state is RequestState.DECODE
+            request,
+            request.computed,
+            count + len(proposed),
+            samples,
+            forks,
+            candidates,
+            request.state is RequestState.DECODE,
+            tuple(proposed),
         )
-        self.budget -= count
+        self.budget -= count + len(proposed)
 
     def take_back(self, request: Request) -> None:
         """What ``request``, and its beams, were given in this plan goes to others."""

@@ -1,11 +1,14 @@
-"""A request whose own row failed: it ends, and nobody goes on from what was computed for it."""
+"""A request whose own row failed, or the batch it was in: it ends, and nobody goes on from what was computed for it."""
+
+from collections.abc import Sequence
 
 from engine.memory.pins import Pins
 from engine.memory.prefix import NO_HASH
+from engine.requests.batch import BatchItem
 from engine.requests.members import group_of
-from engine.requests.request import NO_BLOCK, FinishReason, Request
+from engine.requests.request import NO_BLOCK, FinishReason, Request, RequestState
 from engine.scheduling.beam_steps import end
-from engine.scheduling.roster import Roster
+from engine.scheduling.roster import RUNNING_STATES, Roster
 
 
 def fail(roster: Roster, pins: Pins, request: Request, why: str, now: float) -> list[Request]:
@@ -20,6 +23,17 @@ def fail(roster: Roster, pins: Pins, request: Request, why: str, now: float) -> 
         roster.tiers.forget({hash_ for member in group_of(request) for hash_ in member.hashes})
     end(roster, request, FinishReason.ERROR, now, f"{why}; {', '.join(undone)} unpinned" if undone else why)
     return members
+
+
+def fail_items(roster: Roster, items: Sequence[BatchItem] | None, why: str, now: float) -> list[Request]:
+    """These items could not be computed: all of them end with an error, or (None) all that run. Returns them."""
+    finished: list[Request] = []
+    for request in list(roster.running) if items is None else [item.request for item in items]:
+        if request.state in RUNNING_STATES or request.state is RequestState.LOADING:
+            members = [request] if request.beam is None else request.beam.seen
+            end(roster, request, FinishReason.ERROR, now, why)
+            finished += members
+    return finished
 
 
 def _forget(roster: Roster, pins: Pins, blocks: set[int]) -> list[str]:

@@ -11,6 +11,7 @@ Where the policies leave no room for a sample to run at once (``max_running``, a
 it waits in the queue with its first token and finds the prompt's blocks in the prefix cache.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import blake2b
 
@@ -60,7 +61,7 @@ def _own_seed(sampling: SamplingParams, place: int) -> SamplingParams:
     return replace(sampling, seed=int.from_bytes(digest, "big") >> 1)
 
 
-def take_tokens(roster: Roster, item: BatchItem, tokens: list[int], now: float) -> list[Request]:
+def take_tokens(roster: Roster, item: BatchItem, tokens: Sequence[int], now: float) -> list[Request]:
     """Each that draws from ``item`` gets its token; samples fork off first. Returns those that end with it."""
     request = item.request
     roster.totals.decode_tokens += len(tokens)

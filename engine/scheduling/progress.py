@@ -11,7 +11,7 @@ from engine.requests.retention import of_tokens
 
 def count_recomputed(item: BatchItem) -> int:
     """Books which of the item's tokens had been computed before, and returns how many."""
-    request, end = item.request, item.start + item.count
+    request, end = item.request, item.start + item.known
     again = max(0, min(end, request.computed_ever) - item.start)
     request.recomputed += again
     request.computed_ever = max(request.computed_ever, end)

@@ -120,6 +120,7 @@ class Roster:
         self.release_blocks(request, request.held, now)
         request.block_table, request.holes, request.chained = [], 0, 0
         request.forked_tail = False
+        request.proposed = []
         self.copies.drop(request)
         self.promised.drop(request)
 
@@ -136,6 +137,17 @@ class Roster:
             after = None if before == NO_BLOCK else before
             table.append(pool.take(request.num, now, place % groups, after=after))
             self.promised.keep(request)
+
+    def give_back_tail(self, request: Request, now: float) -> None:
+        """Let go of the blocks that ``request``, which runs, took for positions beyond those it has computed."""
+        keep = self.pool.blocks_for(request.computed)
+        if len(request.block_table) <= keep:
+            return
+        unused = request.block_table[keep:]
+        del request.block_table[keep:]
+        self.release_blocks(request, unused, now)
+        if self.regime.capacity.reserves:
+            self.promised.make(request)
 
     def move(self, moves: Sequence[Move]) -> list[Request]:
         """Move blocks in the books and plan the copies. Returns the requests whose block tables changed."""

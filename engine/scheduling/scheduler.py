@@ -20,7 +20,6 @@ Decisions where the sources differ or leave it open:
 """
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 from engine.memory.compaction import Compaction, Job, Move
 from engine.memory.copies import PendingCopies
@@ -31,32 +30,28 @@ from engine.memory.pool import BlockPool
 from engine.memory.prefix import extend_hashes, hashes_of
 from engine.policies.capacity import CAPACITIES, CapacityRule
 from engine.policies.policy_set import PolicySet
-from engine.requests.beam import Beam
-from engine.requests.hypotheses import Candidate
+from engine.requests.batch import StepOutput
 from engine.requests.request import FinishReason, Request, RequestState
 from engine.scheduling import kv_switch, ledger, tiering
 from engine.scheduling.admission import check_servable
-from engine.scheduling.beam_steps import end, go_on, report
+from engine.scheduling.beam_steps import end
+from engine.scheduling.commit import commit_items, drawn_by_item
 from engine.scheduling.draft import Draft
-from engine.scheduling.failing import fail
-from engine.scheduling.forking import take_tokens
+from engine.scheduling.failing import fail_items
 from engine.scheduling.growing import grow_running
 from engine.scheduling.kv_types import KVTypes, Switch
 from engine.scheduling.lookahead import bring_ahead
 from engine.scheduling.output import HeadVerdict, Plan, PolicyChange, Preemption
 from engine.scheduling.preemption import preempt
-from engine.scheduling.progress import count_recomputed, drop_unseen, write_kv
 from engine.scheduling.promises import Promises, overcommitment
 from engine.scheduling.regime import Regime
-from engine.scheduling.roster import RUNNING_STATES, Roster
+from engine.scheduling.roster import Roster
 from engine.scheduling.starting import admit_waiting
 from engine.scheduling.totals import Totals
 from engine.scheduling.transition import pending_text, plan_change
 from engine.scheduling.waiting import Waiting
 from engine.tiers.tiers import Tiers
 from kvtop.protocol import PolicyValue
-
-NO_FAILURES: Mapping[int, str] = MappingProxyType({})
 
 
 class Scheduler:
@@ -255,61 +250,23 @@ class Scheduler:
             evicted=self.pool.evictions - evictions,
         )
 
-    def commit(
-        self,
-        plan: Plan,
-        tokens: list[int],
-        now: float,
-        candidates: Sequence[Sequence[Candidate]] = (),
-        failures: Mapping[int, str] = NO_FAILURES,
-    ) -> list[Request]:
-        """The plan's items were computed; ``tokens`` has one for each of their ``drawing``, in the plan's order, and
-        ``candidates`` those of each item that wants some. ``failures``: requests whose rows came to nothing, by num, and
-        why; these end with an error, and nobody finds what was computed for them.
+    def commit(self, plan: Plan, output: StepOutput, now: float) -> list[Request]:
+        """The plan's items were computed, and this came of it. Requests whose rows failed end with an error, and nobody
+        finds what was computed for them.
 
         Returns the requests that this finished. Items of requests that were aborted or preempted since the plan was
         made are passed over. Raises ValueError for a wrong number of tokens or candidates.
         """
-        wanted = sum(len(item.drawing) for item in plan.items)
-        if len(tokens) != wanted:
-            raise ValueError(f"the batch samples {wanted} tokens, {len(tokens)} came back")
-        beams = sum(item.candidates > 0 for item in plan.items)
-        if len(candidates) != beams:
-            raise ValueError(f"the batch asks for candidates of {beams} beams, those of {len(candidates)} came back")
+        drawn = drawn_by_item(plan, output)
         self.roster.copies.done(plan.copies)
         if self.tiers is not None:
             self.tiers.flush(self.roster.copies)
-        sampled, offered = iter(tokens), iter(candidates)
-        finished: list[Request] = []
-        groups: dict[int, Beam[Request]] = {}
-        for item in plan.items:
-            drawn = [next(sampled) for _ in item.drawing]
-            following = next(offered) if item.candidates else ()
-            request = item.request
-            if request.state not in RUNNING_STATES or request.computed != item.start:
-                continue
-            if request.num in failures:
-                finished += fail(self.roster, self.pins, request, failures[request.num], now)
-                continue
-            self.totals.recomputed_tokens += count_recomputed(item)
-            if not item.decodes:
-                self.totals.prefill_tokens += item.count
-            hashing = self.policies.prefix_cache
-            write_kv(request, item.start, item.start + item.count, self.pool, now, hashing=hashing)
-            if self.tiers is not None:
-                tiering.filled(self.roster, self.tiers, request, item.start, item.start + item.count, now)
-            if hashing and self.policies.partial_reuse != "off":
-                self.partial.filled(request, item.start, item.start + item.count)
-            if drawn:
-                finished += take_tokens(self.roster, item, drawn, now)
-            beam = request.beam
-            if beam is not None:
-                groups[beam.leader.num] = beam
-                if item.candidates:
-                    report(request, following)
-            if self.pool.slides and request.state in RUNNING_STATES and not (beam and beam.asleep):
-                self.totals.dropped_blocks += drop_unseen(request, self.pool, now)
-        return finished + go_on(self.roster, groups.values(), now)
+        finished = commit_items(self.roster, self.pins, self.partial, drawn, output.failures, now)
+        for num, guess in output.proposed.items():
+            request = self.requests.get(num)
+            if request is not None and request.state is RequestState.DECODE and request.beam is None:
+                request.proposed = list(guess)
+        return finished
 
     def _moves(self) -> list[Move]:
         """What is to be moved together in this iteration."""
@@ -325,19 +282,9 @@ class Scheduler:
         ``copied``: its copies were carried out. Where they were not, which blocks hold what is not known any more: all
         that runs ends, and nothing is found in the prefix cache.
         """
-        if copied:
-            self.copies.done(plan.copies)
-            hit = [item.request for item in plan.items]
-        else:
-            hit = list(self.running)
-        finished: list[Request] = []
-        for request in hit:
-            if request.state in RUNNING_STATES or request.state is RequestState.LOADING:
-                members = [request] if request.beam is None else request.beam.seen
-                end(self.roster, request, FinishReason.ERROR, now, why)
-                finished += members
+        finished = fail_items(self.roster, None if not copied else plan.items, why, now)
+        self.copies.done(plan.copies)
         if not copied:
-            self.copies.done(plan.copies)
             self.reset_prefix_cache()
         return finished
 

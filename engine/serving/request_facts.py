@@ -24,7 +24,8 @@ class _Told:
 class RequestFacts:
     """Remembers what was told of each request, so that costs follow what changed.
 
-    ``attention_mode`` is the same for every request; ``decode_text`` is given only when text may travel.
+    ``attention_mode`` is the same for every request; ``decode_text``, for prompts, is given only when text may travel. Of
+    outputs it is their own text that does.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class RequestFacts:
         self._scheduler = scheduler
         self._attention_mode = attention_mode
         self._decode_text = decode_text
+        self._prompts: dict[int, str | None] = {}
         self._told: dict[int, _Told] = {}
         self._table_sent: dict[int, tuple[int, tuple[int, int, int]]] = {}
         self._touched: dict[int, Request] = {}
@@ -71,6 +73,7 @@ class RequestFacts:
         while len(self._finished) > KEPT_FINISHED:
             num, _ = self._finished.popitem(last=False)
             self._told.pop(num, None)
+            self._prompts.pop(num, None)
             self._table_sent.pop(num, None)
             forgotten.append(num)
         return forgotten
@@ -145,7 +148,7 @@ class RequestFacts:
             request.max_tokens,
             pool.pinned_total and self._pinned(request),
             tiers is not None and request.num in tiers.swapped and tiers.swapped[request.num].books.name,
-            self._decode_text is not None and (len(request.token_ids), request.takeovers),
+            self._decode_text is not None and request.text is not None and (len(request.text.text), request.takeovers),
         )
 
     def _fields(self, request: Request) -> dict[str, Any]:
@@ -180,9 +183,19 @@ class RequestFacts:
             "attention_mode": self._attention_mode,
         }
         if self._decode_text is not None:
-            fields["prompt_text"] = self._decode_text(request.token_ids[: request.prompt_tokens])
-            fields["output_text"] = self._decode_text(request.token_ids[request.prompt_tokens :])
+            fields["prompt_text"] = self._prompt_text(request)
+            fields["output_text"] = None if request.text is None else request.text.text
         return fields
+
+    def _prompt_text(self, request: Request) -> str | None:
+        """Decoded once. None where the tokenizer fails at it: that is no reason for the request to end."""
+        assert self._decode_text is not None
+        if request.num not in self._prompts:
+            try:
+                self._prompts[request.num] = self._decode_text(request.token_ids[: request.prompt_tokens])
+            except Exception:
+                self._prompts[request.num] = None
+        return self._prompts[request.num]
 
     def _where(self, request: Request) -> tuple[str, str]:
         """Its state and the tier of its KV, as the protocol names them."""

@@ -31,7 +31,7 @@ QUEUE_SHOWN = 256
 class Telemetry:
     """Collects facts between frames and hands them out as an iteration frame or a keyframe.
 
-    ``attention_mode`` describes every request; ``decode_text`` is given only when text may travel.
+    ``attention_mode`` describes every request; ``decode_text`` is given only when text may travel, and reads prompts.
     """
 
     def __init__(

@@ -136,7 +136,7 @@ class EngineScreen(Screen[None]):
             areas = {}
             self.too_small.update(width, height)
         else:
-            areas = plan(width, height, [panel.slot for panel in titled], self._content, self._asked)
+            areas = plan(width, height, [panel.tile for panel in titled], self._content, self._asked)
         for panel in titled:
             panel.display = panel.ID in areas
         for name, area in areas.items():

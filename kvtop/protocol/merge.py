@@ -35,6 +35,11 @@ def merge_request(old: RequestChange, new: RequestChange) -> RequestChange:
     return _NO_CHANGE.model_copy(update=fields)
 
 
+def _sum(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
 def merge_frames(frames: Sequence[IterationFrame]) -> IterationFrame:
     """One frame with the effect of ``frames`` (one or more, consecutive, in order)."""
     if len(frames) == 1:
@@ -82,7 +87,7 @@ def merge_frames(frames: Sequence[IterationFrame]) -> IterationFrame:
         update={
             "merged": sum(frame.merged for frame in frames),
             "durations": _NO_DURATIONS.model_copy(
-                update={name: sum(getattr(f.durations, name) for f in frames) for name in Durations.model_fields}
+                update={name: _sum([getattr(f.durations, name) for f in frames]) for name in Durations.model_fields}
             ),
             "batch": batch,
             "policy": policy,

@@ -5,7 +5,6 @@ Pure: `kvtop.snapshot.files` writes it. Unknown is null; NaN never occurs; promp
 
 import json
 import math
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -15,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvtop import __version__
-from kvtop.protocol import ROUTINE_EVENTS, Event, Hello, TierLevel
+from kvtop.protocol import ROUTINE_EVENTS, Durations, Event, Hello, TierLevel
 from kvtop.state import BlockArrays, EngineState, LogEntry, RequestRow
 from kvtop.state.ledger import check
 from kvtop.state.tiers import total_name
@@ -102,7 +101,7 @@ def _identity(hello: Hello, state: EngineState, wall: float, now: float) -> dict
         "engine": hello.engine.model_dump()
         | {"uptime_s": None if started is None else max(0.0, wall - started), "protocol": hello.protocol},
         "link": {"up": state.link.up, "reason": state.link.reason, "age_s": state.age(now)},
-        "iteration": state.iteration,
+        "iteration": state.iteration if state.counts_iterations else None,
         "wall": state.wall,
         "mono": state.mono,
         "model": hello.model.model_dump(),
@@ -170,7 +169,8 @@ def _latencies(state: EngineState, mono: float | None) -> dict[str, Any]:
     found: dict[str, Any] = {"window": LATENCY_WINDOW}
     for name, latencies in (("ttft", state.ttft), ("tpot", state.tpot)):
         summary = latencies.summary(mono, LATENCY_WINDOW)
-        found[name] = {"p50": None, "p95": None, "n": 0} if summary is None else summary._asdict()
+        none = 0 if state.requests is not None else None
+        found[name] = {"p50": None, "p95": None, "n": none} if summary is None else summary._asdict()
     return found
 
 
@@ -201,18 +201,16 @@ def _tiers(state: EngineState, mono: float | None) -> list[dict[str, Any]] | Non
 
 
 def _durations(state: EngineState) -> dict[str, Any] | None:
-    """Mean milliseconds of an iteration by part, over the iterations seen; of a part not told, over those that tell it."""
-    iterations = sum(timing.merged for timing in state.durations)
-    if not iterations:
+    """Mean milliseconds of an iteration by part, over the iterations seen; None where none was, or the engine times none."""
+    iterations = sum(timing.iterations for timing in state.durations)
+    known = [(name, value) for timing in state.durations for name, value in timing.durations if value is not None]
+    totals: dict[str, float | None] = dict.fromkeys(Durations.model_fields)
+    for name, value in known:
+        totals[name] = (totals[name] or 0.0) + value
+    if not iterations or not any(totals.values()):
         return None
-    totals: dict[str, float] = {}
-    told: Counter[str] = Counter()
-    for timing in state.durations:
-        for name, value in timing.durations:
-            if value is not None:
-                totals[name] = totals.get(name, 0.0) + value
-                told[name] += timing.merged
-    return {"iterations": iterations} | {f"{name}_ms": total / told[name] for name, total in totals.items()}
+    means = {f"{name}_ms": None if total is None else total / iterations for name, total in totals.items()}
+    return {"iterations": iterations} | means
 
 
 _RENAMED = {

@@ -57,10 +57,10 @@ class Link(NamedTuple):
 
 
 class Timing(NamedTuple):
-    """Durations of one frame; summed over ``merged`` iterations."""
+    """Durations of one frame; summed over so many ``iterations``, none for news from between two."""
 
     mono: float
-    merged: int
+    iterations: int
     durations: Durations
 
 
@@ -230,8 +230,9 @@ class EngineState:
             self.resync = True
             self._complain(f"frames {self.seq + 1} to {frame.seq - frame.merged} never came")
             return Changes(events=events)
+        before = self.iteration or 0
         self._clock(frame.seq, frame.iteration, frame.wall, frame.mono, now)
-        self.durations.append(Timing(frame.mono, frame.merged, frame.durations))
+        self.durations.append(Timing(frame.mono, max(0, frame.iteration - before), frame.durations))
         if frame.batch is not None:
             self.batch = frame.batch
             self.batches.append(frame.batch.prefill_requests + frame.batch.decode_requests)
@@ -358,6 +359,11 @@ class EngineState:
     def paused(self) -> bool:
         """Whether the engine has paused scheduling."""
         return self.status is not None and self.status.state == "paused"
+
+    @property
+    def counts_iterations(self) -> bool:
+        """Whether the number of the iteration means anything: an engine that exposes none sends 0."""
+        return "iterations" in self.counters
 
     def has(self, capability: str) -> bool:
         """Whether the engine exposes ``blocks``, ``requests``, ``queue``, ``events`` …"""

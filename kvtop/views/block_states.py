@@ -10,8 +10,9 @@ from typing import Literal
 
 from kvtop.views.rows import Role
 
-Sum = Literal["used", "cached", "free", "promised"]
-"""What blocks of a state count as. *used*: nobody else can have them now. *cached*: valid content, but to be had.
+Sum = Literal["used", "held", "cached", "free", "promised"]
+"""What blocks of a state count as. *used*: block tables name them, which is what engines call used. *held*: nobody else can
+have them now either, though it is no table that keeps them. *cached*: valid content, but to be had.
 *promised*: not yet taken; an engine counts them among its free and cached ones, and as a state of its own in a lower
 tier only."""
 
@@ -115,7 +116,7 @@ STATES: tuple[BlockState, ...] = (
         colour=214,
         basic=93,
         attrs=("1",),
-        counts_as="used",
+        counts_as="held",
         bar=4,
         weight=8,
         short="copy",
@@ -128,7 +129,7 @@ STATES: tuple[BlockState, ...] = (
         colour=39,
         basic=94,
         attrs=("1",),
-        counts_as="used",
+        counts_as="held",
         bar=5,
         weight=8,
         short="xfer",
@@ -142,7 +143,7 @@ STATES: tuple[BlockState, ...] = (
         colour=203,
         basic=31,
         attrs=("4",),
-        counts_as="used",
+        counts_as="held",
         bar=3,
         weight=3,
     ),
@@ -166,35 +167,36 @@ STATES: tuple[BlockState, ...] = (
 
 UNKNOWN = BlockState(
     name="unknown",
-    meaning="a state this version does not know; it counts as used",
+    meaning="a state this version does not know: shown by its own name, not counted as used",
     glyph="?",
     ascii="?",
     colour=243,
     basic=90,
     attrs=("2",),
-    counts_as="used",
+    counts_as="held",
     bar=6,
 )
 
 ALL: tuple[BlockState, ...] = (*STATES, UNKNOWN)
-"""The table with what stands for every other state: places here are codes of the map and roles above `Role.STATE0`."""
+"""The table and what stands for every other state. An index into it is the code of a map cell, and with `Role.STATE0` a
+role."""
 
-_PLACES = {state.name: place for place, state in enumerate(STATES)}
+_CODES = {state.name: code for code, state in enumerate(STATES)}
 
 
-def place_of(name: str) -> int:
+def code_of(name: str) -> int:
     """Index into `ALL` of a state by its name."""
-    return _PLACES.get(name, len(STATES))
+    return _CODES.get(name, len(STATES))
 
 
 def state_of(name: str) -> BlockState:
     """The entry of a state by its name; `UNKNOWN` for one not known here."""
-    return ALL[place_of(name)]
+    return ALL[code_of(name)]
 
 
 def role_of(name: str) -> int:
     """The role in which a state is drawn, and whatever else means the same."""
-    return Role.STATE0 + place_of(name)
+    return Role.STATE0 + code_of(name)
 
 
 UNKNOWN_ROLE = role_of(UNKNOWN.name)
@@ -202,7 +204,16 @@ UNKNOWN_ROLE = role_of(UNKNOWN.name)
 
 def used(counts: dict[str, int]) -> int:
     """Of blocks counted by state, how many are used."""
-    return sum(number for name, number in counts.items() if state_of(name).counts_as == "used")
+    return _counted(counts, "used")
+
+
+def taken(counts: dict[str, int]) -> int:
+    """Of blocks counted by state, how many nobody else can have now."""
+    return _counted(counts, "used") + _counted(counts, "held")
+
+
+def _counted(counts: dict[str, int], kind: Sum) -> int:
+    return sum(number for name, number in counts.items() if state_of(name).counts_as == kind)
 
 
 def in_bar(names: "list[str] | dict[str, int]") -> list[str]:

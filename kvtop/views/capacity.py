@@ -1,7 +1,7 @@
 """The pool as one bar across, and in numbers: is memory the limit?"""
 
 from kvtop.state import EngineState
-from kvtop.views.block_states import STATES, in_bar, role_of, state_of, used
+from kvtop.views.block_states import STATES, in_bar, role_of, state_of, taken, used
 from kvtop.views.exposure import not_exposed
 from kvtop.views.fit import Part, Span, fit, line, part
 from kvtop.views.format import count, percent, size, size_of
@@ -58,15 +58,16 @@ def _bar(state: EngineState, counts: dict[str, int], total: int, width: int, gly
 
 
 def _numbers(state: EngineState, counts: dict[str, int], total: int, width: int) -> Row:
-    taken = used(counts)
-    share = percent(taken / total)
-    crowded = Role.BAD if taken >= 0.95 * total else Role.WARN if taken >= 0.8 * total else Role.STRONG
+    held, gone = used(counts), taken(counts)
+    share = percent(held / total)
+    # It is crowded where nothing can be had, whatever keeps it.
+    crowded = Role.BAD if gone >= 0.95 * total else Role.WARN if gone >= 0.8 * total else Role.STRONG
     parts = [
         part(
             20,
-            (("KV used ", Role.TEXT), (f"{count(taken)}/{count(total)} {share}", crowded)),
-            (("used ", Role.TEXT), (f"{count(taken)}/{count(total)} {share}", crowded)),
-            ((f"{count(taken)}/{count(total)} {share}", crowded),),
+            (("KV used ", Role.TEXT), (f"{count(held)}/{count(total)} {share}", crowded)),
+            (("used ", Role.TEXT), (f"{count(held)}/{count(total)} {share}", crowded)),
+            ((f"{count(held)}/{count(total)} {share}", crowded),),
             ((share, crowded),),
         )
     ]
@@ -77,7 +78,7 @@ def _numbers(state: EngineState, counts: dict[str, int], total: int, width: int)
     if reserved is not None:
         parts.append(_named("reserved", int(reserved), total))
     parts += [_named(name, counts[name], total) for name in in_bar(counts) if counts[name] and not state_of(name).usual]
-    parts.append(_bytes(state, taken, total))
+    parts.append(_bytes(state, held, total))
     return fit(parts, width)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvtop.state import BlockArrays
-from kvtop.views.block_states import ALL, UNKNOWN_ROLE, place_of, state_of
+from kvtop.views.block_states import ALL, UNKNOWN_ROLE, code_of, state_of
 from kvtop.views.glyphs import Glyphs
 from kvtop.views.rows import HEAT_STEPS, OWNERS, Role
 
@@ -55,7 +55,7 @@ def state_codes(names: Sequence[str]) -> Codes:
     """An engine's state code -> place in `kvtop.views.block_states.ALL`."""
     table = np.full(CODES, len(ALL) - 1, dtype=np.uint8)
     for code, name in enumerate(names[:CODES]):
-        table[code] = place_of(name)
+        table[code] = code_of(name)
     return table
 
 

@@ -95,10 +95,11 @@ def _finish(event: Event) -> str:
 
 
 def _abort(event: Event) -> str:
+    """A cause that only repeats the kind is left out."""
     parts = [f"abort {_who(event.request, event.request_id)}{_commander(event)}"]
     if event.blocks is not None:
         parts.append(f"released {plural(event.blocks, 'block')}")
-    if event.cause:
+    if event.cause and event.cause != event.kind:
         parts.append(clean(event.cause, 200))
     return _first_then(parts)
 
@@ -191,7 +192,8 @@ def event_role(entry: LogEntry) -> int:
 
 
 def _row(entry: LogEntry, width: int) -> Row:
-    iteration = f"i{serial(entry.iteration)}" if entry.iteration is not None else ""
+    # Before the first, and in an engine that does not count them, there is none to name.
+    iteration = f"i{serial(entry.iteration)}" if entry.iteration else ""
     stamp = f"{clock(entry.wall)} {iteration:<6} " if width >= _WIDE else f"{clock(entry.wall)} "
     mark = "· " if isinstance(entry, Marker) else "! " if entry.severity == "error" else ""
     text = mark + event_sentence(entry)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kvtop.views.block_states import ALL, STATES, UNKNOWN, place_of
+from kvtop.views.block_states import ALL, STATES, UNKNOWN, code_of
 from kvtop.views.rows import Row
 
 
@@ -26,7 +26,7 @@ class Glyphs:
 
     def state(self, name: str) -> str:
         """The glyph of a state by its name; of one not known here, `unknown`."""
-        return (self.states + self.unknown)[place_of(name)]
+        return (self.states + self.unknown)[code_of(name)]
 
     def text(self, text: str) -> str:
         """``text`` in characters this set has; as long as before."""

@@ -114,7 +114,7 @@ def _policies(state: EngineState, now: float, width: int) -> Row:
         return cut(RowBuilder().row(), width)
     pace = state.rates.per_second("iterations", state.mono_now(now))
     right: Part | None = None
-    if state.iteration is not None:
+    if state.iteration is not None and state.counts_iterations:
         at = serial(state.iteration)
         right = part(45, f"iteration {at} {rate(pace)}/s", f"it {at} {rate(pace)}/s", f"{rate(pace)} it/s")
     parts = policy_parts(state)
@@ -153,8 +153,8 @@ def _speed(state: EngineState, now: float, width: int) -> Row:
             _value("hit ", hits),
             "",
         ),
-        _latency("ttft", state.ttft.summary(mono), 45),
-        _latency("tpot", state.tpot.summary(mono), 44),
+        _latency(state, "ttft", state.ttft.summary(mono), 45),
+        _latency(state, "tpot", state.tpot.summary(mono), 44),
         part(20, (*_value("preempt ", preempted), ("/min (60s)", Role.DIM)), _value("preempt/min ", preempted), ""),
         *_more(state, mono),
     ]
@@ -165,8 +165,10 @@ def _value(name: str, shown: str) -> tuple[Span, ...]:
     return ((name, Role.DIM), (shown, Role.STRONG))
 
 
-def _latency(name: str, summary: Summary | None, weight: int) -> Part:
-    """p50 and p95 of the requests of the last minute, with their number."""
+def _latency(state: EngineState, name: str, summary: Summary | None, weight: int) -> Part:
+    """p50 and p95 of the requests of the last minute, with their number; that is 0 only where requests are exposed."""
+    if summary is None and state.requests is None:
+        return part(weight, _value(f"{name} ", "–"))
     if summary is None:
         return part(weight, (*_value(f"{name} ", "–"), (" (60s n=0)", Role.DIM)), _value(f"{name} ", "–"))
     low, high, n = seconds(summary.p50), seconds(summary.p95), count(summary.n)
@@ -184,10 +186,9 @@ def _more(state: EngineState, mono: float) -> list[Part]:
     evicted = rate(state.rates.per_minute("evictions", mono))
     parts = [part(10, (*_value("evict ", evicted), ("/min", Role.DIM)), "")]
     timings = list(state.durations)[-50:]
-    iterations = sum(timing.merged for timing in timings)
-    if iterations:
-        schedule = sum(timing.durations.schedule for timing in timings) / iterations
-        forward = sum(timing.durations.forward for timing in timings) / iterations
-        text = f"schedule {seconds(schedule / 1000)} forward {seconds(forward / 1000)} (last {iterations})"
-        parts.append(part(9, text, ""))
+    iterations = sum(timing.iterations for timing in timings)
+    spent = [sum(getattr(timing.durations, name) for timing in timings) for name in ("schedule", "forward")]
+    if iterations and any(spent):
+        schedule, forward = (seconds(ms / iterations / 1000) for ms in spent)
+        parts.append(part(9, f"schedule {schedule} forward {forward} (last {iterations})", ""))
     return parts

@@ -147,6 +147,13 @@ async def _redraw(b: Bench, key: str) -> None:
     assert calls == [1]
 
 
+async def _suspend(b: Bench, key: str) -> None:
+    calls: list[int] = []
+    b.app.action_suspend_process = lambda: calls.append(1)  # type: ignore[method-assign]
+    await b.press(key)
+    assert calls == [1]
+
+
 def _cursor_goes(start: tuple[str, ...], end: Callable[[int, int], int]) -> Check:
     """``end(width, total)`` is the block under the cursor after the key."""
 
@@ -314,6 +321,7 @@ CHECKS: dict[tuple[str, str], Check] = {
     ("everywhere", "next_tier"): _tiers,
     ("everywhere", "focus_next"): _in_turn("requests", "queue", "events", "map"),
     ("everywhere", "focus_previous"): _in_turn("events", "queue", "requests", "map"),
+    ("everywhere", "suspend_process"): _suspend,
     ("everywhere", "redraw"): _redraw,
     ("block map", "left"): _cursor_goes(("g", "l", "l"), lambda w, n: 1),
     ("block map", "right"): _cursor_goes(("g", "l"), lambda w, n: 2),

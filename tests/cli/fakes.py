@@ -8,6 +8,7 @@ from types import TracebackType
 from kvtop.protocol import (
     Batch,
     Counters,
+    Durations,
     EngineIdentity,
     Event,
     Gauges,
@@ -132,6 +133,7 @@ def fake_iteration(seq: int) -> IterationFrame:
         iteration=seq + 100,
         wall=time.time(),
         mono=time.monotonic(),
+        durations=Durations(schedule=0.5, forward=20.0),
         batch=Batch(decode_tokens=2, decode_requests=2),
         counters=Counters(iterations=seq + 100, prefill_tokens=100 + seq, decode_tokens=8 + 2 * seq),
     )

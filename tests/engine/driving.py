@@ -41,7 +41,7 @@ class FakeRunner:
     def run(self, items: Sequence[BatchItem], copies: Sequence[BlockCopy] = ()) -> StepOutput:
         for copy in copies:
             self._memory[copy.target][: copy.tokens] = self._memory[copy.source][: copy.tokens]
-        histories = {item.request.num: self._history(item.request) for item in items}
+        histories = {item.request.num: self._history(item.request, item.proposed) for item in items}
         for item in items:
             for position in range(item.start, item.start + item.count):
                 for group in range(self._groups):
@@ -50,7 +50,7 @@ class FakeRunner:
         for item in items:
             self._read(item, histories[item.request.num])
         return StepOutput(
-            [self._token(request) for item in items for request in item.drawing],
+            [token for item in items for token in self._tokens(item)],
             candidates=[self.candidates(i.request.token_ids, i.candidates) for i in items if i.candidates],
         )
 
@@ -79,13 +79,19 @@ class FakeRunner:
                     f"position {position} of {item.request.id} in block {block} holds other content"
                 )
 
-    def _history(self, request: Request) -> list[int]:
+    def _history(self, request: Request, proposed: Sequence[int]) -> list[int]:
         so_far = hash(tuple(request.cache_salt.encode()))
-        return [so_far := hash((so_far, token)) for token in request.token_ids]
+        return [so_far := hash((so_far, token)) for token in (*request.token_ids, *proposed)]
 
-    def _token(self, request: Request) -> int:
+    def _tokens(self, item: BatchItem) -> list[int]:
+        if item.proposed:
+            return [self.token(item.request, item.proposed[:place]) for place in range(len(item.drawing))]
+        return [self.token(request) for request in item.drawing]
+
+    def token(self, request: Request, more: Sequence[int] = ()) -> int:
+        """What is sampled behind its tokens and ``more``."""
         place = 0 if request.group is None else request.num - request.group
-        return random.Random(hash((self._seed, place, *request.token_ids))).randrange(FAKE_VOCAB)
+        return random.Random(hash((self._seed, place, *request.token_ids, *more))).randrange(FAKE_VOCAB)
 
 
 class FakeStorage:
@@ -149,7 +155,7 @@ class Drive:
         assert self.scheduler.ledger_violations() == []
         self.now += 0.5
         output = self.runner.run(plan.items, plan.copies)
-        self.finished = self.scheduler.commit(plan, output.tokens, self.now, output.candidates)
+        self.finished = self.scheduler.commit(plan, output, self.now)
         assert self.scheduler.ledger_violations() == []
         self.now += 0.5
         return plan

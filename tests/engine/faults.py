@@ -86,7 +86,7 @@ def dropped_too_early() -> Iterator[None]:
         with patch.object(pool, "windows", narrow):
             return drop_unseen(request, pool, now)
 
-    with patch("engine.scheduling.scheduler.drop_unseen", hasty):
+    with patch("engine.scheduling.commit.drop_unseen", hasty):
         yield
 
 
@@ -101,7 +101,7 @@ def dropped_without_a_release() -> Iterator[None]:
         request.holes = request.block_table.count(NO_BLOCK)
         return 0
 
-    with patch("engine.scheduling.scheduler.drop_unseen", forgetful):
+    with patch("engine.scheduling.commit.drop_unseen", forgetful):
         yield
 
 

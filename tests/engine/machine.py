@@ -28,7 +28,8 @@ from engine.scheduling.admission import never_fits
 from engine.scheduling.beam_steps import add_beams
 from engine.scheduling.forking import add_samples
 from engine.scheduling.output import Plan
-from engine.scheduling.scheduler import RUNNING_STATES, Scheduler
+from engine.scheduling.roster import RUNNING_STATES
+from engine.scheduling.scheduler import Scheduler
 from tests.engine.beams import ended_by_itself, outputs_of, search
 from tests.engine.driving import BLOCK, FakeRunner, FakeStorage, Mirror, make_request
 
@@ -168,7 +169,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         output = self.runner.run(plan.items, plan.copies)
         if self.scheduler.requests:
             self.abort(which)
-        self.scheduler.commit(plan, output.tokens, self.now, output.candidates)
+        self.scheduler.commit(plan, output, self.now)
 
     # What operators do
 
@@ -296,7 +297,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         produced = scheduler.totals.decode_tokens + scheduler.totals.ended
         self.now += 1.0
         output = self.runner.run(plan.items, plan.copies)
-        finished = scheduler.commit(plan, output.tokens, self.now, output.candidates)
+        finished = scheduler.commit(plan, output, self.now)
         assert scheduler.ledger_violations() == []
         self.mirror.check()
         for request in finished:

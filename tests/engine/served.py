@@ -115,6 +115,6 @@ class Serving:
             self.largest_batch = max(self.largest_batch, len(plan.items))
             self.copies += len(plan.copies)
             output = self.runner.run(plan.items, plan.copies)
-            self.scheduler.commit(plan, output.tokens, float(self.iteration), output.candidates)
+            self.scheduler.commit(plan, output, float(self.iteration))
             self.iteration += 1
         raise AssertionError(f"not done after {limit} iterations")

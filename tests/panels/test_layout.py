@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from panels.block_map import frame_rows
-from panels.layout import MIN_HEIGHT, MIN_WIDTH, ROOM_FOR_ALL, WIDE, Area, Need, Room, Slot, plan, share, too_small
+from panels.layout import MIN_HEIGHT, MIN_WIDTH, ROOM_FOR_ALL, WIDE, Area, Need, Room, Tile, plan, share, too_small
 from panels.panel import TitledPanel
 from panels.registry import PANELS
 from panels.zoom import ZOOMS, fitting
@@ -30,8 +30,8 @@ def planned(
         frame = frame_rows(room.height)
         return frame + map_rows(columns, rows - frame)
 
-    slots = [Slot(p.ID, p.COLUMN, p.need, fill) if p.ID == "map" else Slot(p.ID, p.COLUMN, p.need) for p in TITLED]
-    return plan(width, height, slots, {"header": header, "tiers": tiers}, asked)
+    tiles = [Tile(p.ID, p.COLUMN, p.need, fill) if p.ID == "map" else Tile(p.ID, p.COLUMN, p.need) for p in TITLED]
+    return plan(width, height, tiles, {"header": header, "tiers": tiers}, asked)
 
 
 @given(

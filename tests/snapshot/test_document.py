@@ -77,6 +77,8 @@ def test_batches_continue_the_keyframes_history() -> None:
     document = document_of(fake_hello(), fake_keyframe(10), fake_iteration(11), fake_iteration(12))
     assert document["batch_size_by_iteration"] == [1, 2, 2, 2, 2]
     assert document["iteration_ms"]["iterations"] == 2
+    assert document["iteration_ms"]["forward_ms"] == 20.0
+    assert document["iteration_ms"]["prepare_ms"] is None, "this engine does not tell it apart"
 
 
 def test_no_text_is_in_it_even_when_it_is_exposed() -> None:

@@ -44,7 +44,7 @@ class BatchLayout:
     rows first, then prefill.
 
     ``positions``, ``slots``: int64 ``[rows]``, place in the sequence and in the flattened cache. ``sample_rows``:
-    int64, the last row of each item that samples, in the order of the *items*.
+    int64, the rows of each item whose logits are wanted, in the order of the *items*.
     """
 
     order: list[int]
@@ -110,7 +110,6 @@ def lay_out(
     order = decoding + [i for i, item in enumerate(items) if item.count > 1]
     positions = np.concatenate([np.arange(items[i].start, items[i].start + items[i].count) for i in order])
     slots = np.empty_like(positions)
-    last_row = np.empty(len(items), dtype=np.int64)
     first_rows: dict[int, int] = {}
     row = 0
     for i in order:
@@ -118,13 +117,16 @@ def lay_out(
         slots[row : row + items[i].count] = tables[i][where // block_size] * block_size + where % block_size
         first_rows[i] = row
         row += items[i].count
-        last_row[i] = row - 1
     return BatchLayout(
         order=order,
         block_size=block_size,
         positions=torch.from_numpy(positions).to(device),
         slots=torch.from_numpy(slots).to(device),
-        sample_rows=torch.from_numpy(last_row[[item.samples for item in items]]).to(device),
+        sample_rows=torch.tensor(
+            [first_rows[i] + position - item.start for i, item in enumerate(items) for position in item.rows],
+            dtype=torch.int64,
+            device=device,
+        ),
         decode=_decode_rows([tables[i] for i in decoding], [items[i].start + 1 for i in decoding], device),
         prefill=tuple(
             PrefillSpan(first_rows[i], items[i].count, items[i].start, torch.from_numpy(tables[i]).to(device))

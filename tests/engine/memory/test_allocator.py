@@ -16,10 +16,11 @@ class NextDoor:
 
     name = "next door"
 
-    def choose(self, free: FreeList, after: int | None) -> int:
-        if after is not None and after + 1 < free.sentinel and after + 1 in free:
-            return after + 1
-        return max(self._runs(free), key=len)[0]
+    def take(self, free: FreeList, after: int | None) -> int:
+        fits = after is not None and after + 1 < free.sentinel and after + 1 in free
+        block = after + 1 if after is not None and fits else max(self._runs(free), key=len)[0]
+        free.remove(block)
+        return block
 
     def room(self, free: FreeList, evictable: EvictionOrder) -> int:
         return max(map(len, self._runs(free)), default=0)

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from engine.model.gguf import GgufError, cache_path, read_gguf
-from engine.model.load import load_model, random_model, rotate_half_rows
+from engine.model.load import load_model, random_model
+from engine.model.placer import rotate_half_rows
 from tests.engine import tiny_gguf
 from tests.engine.served import generate, make_request, make_runner
 

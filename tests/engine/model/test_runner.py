@@ -138,6 +138,37 @@ def test_an_item_that_cannot_be_is_refused_before_anything_is_written(
     assert not any(side.content.any() for layer in range(model.config.layers) for side in runner.cache.layer(layer))
 
 
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=NAMES)
+@pytest.mark.parametrize("wrong", [None, 0, 2])
+def test_proposed_tokens_are_sampled_behind_as_if_they_were_known(
+    model: LoadedModel, sampling: SamplingParams, wrong: int | None
+) -> None:
+    """Beside others in the batch, one of whose prompts is not at its end, and one of which draws two samples."""
+    expected = _alone(model, sampling)
+    runner = make_runner(model, blocks=BLOCKS, block_size=BLOCK_SIZE)
+    others, (request, *_) = _requests(model, sampling)[1:4], _requests(model, sampling)
+    prompt, guess = request.prompt_tokens, expected[0][1:4]
+    runner.run([BatchItem(request, 0, prompt, True)])
+    request.token_ids.append(expected[0][0])
+    if wrong is not None:
+        guess[wrong] = (guess[wrong] + 1) % model.config.vocab
+    tail = others[2].prompt_tokens
+    items = [
+        BatchItem(others[0], 0, others[0].prompt_tokens, True),
+        BatchItem(others[1], 0, 9, False),
+        BatchItem(request, prompt, 4, True, proposed=tuple(guess)),
+        BatchItem(others[2], 0, tail, True, forks=(make_request(9, others[2].token_ids, 1, sampling=sampling),)),
+    ]
+    output = runner.run(items)
+    first, *sampled, sample, fork = output.tokens
+    right = 4 if wrong is None else wrong + 1
+    assert sampled[:right] == expected[0][1 : 1 + right]
+    assert first == expected[1][0]
+    assert sample == expected[3][0]
+    if sampling.temperature == 0.0:
+        assert fork == sample
+
+
 def test_tokens_and_positions_the_model_does_not_have_are_refused(model: LoadedModel) -> None:
     runner = make_runner(model, blocks=BLOCKS, block_size=64)
     far = make_request(1, [1] * 4100, 1, table=list(range(80)))

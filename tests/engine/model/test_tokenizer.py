@@ -8,11 +8,11 @@ from engine.model.tokenizer import (
     BpeTokenizer,
     ByteTokenizer,
     ChatMessage,
-    StreamDecoder,
     TextTokenizer,
     TokenizerError,
     byte_alphabet,
 )
+from engine.requests.output_text import OutputText
 
 SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 MERGES = ["h e", "l l", "he ll", "hell o", "Ġ w", "1 2", "Ċ Ċ"]
@@ -72,17 +72,20 @@ def test_text_survives_a_round_trip(tokenizer: TextTokenizer, text: str) -> None
 @pytest.mark.parametrize("tokenizer", [BpeTokenizer(_fields()), ByteTokenizer()], ids=["bpe", "bytes"])
 def test_streaming_shows_a_character_when_it_is_complete(tokenizer: TextTokenizer) -> None:
     text = "é🙂x"
-    stream = StreamDecoder(tokenizer)
-    parts = [stream.add(token) for token in tokenizer.encode(text)]
-    assert "".join(parts) + stream.finish() == text
-    assert "\ufffd" not in "".join(parts)
-    assert parts[-1] == "x"
+    output, said = OutputText(tokenizer.token_bytes), []
+    for token in tokenizer.encode(text):
+        output.add(token)
+        said.append(output.text)
+    assert all(text.startswith(part) for part in said)
+    assert said[-2:] == ["é🙂", "é🙂x"]
 
 
 def test_a_stream_that_ends_inside_a_character_says_so(bpe: BpeTokenizer) -> None:
-    stream = StreamDecoder(bpe)
-    assert stream.add(bpe.encode("🙂")[0]) == ""
-    assert stream.finish() == "\ufffd"
+    output = OutputText(bpe.token_bytes)
+    output.add(bpe.encode("🙂")[0])
+    assert output.text == ""
+    output.finish()
+    assert output.text == "\ufffd"
 
 
 def test_special_and_unknown_tokens_decode_to_nothing(bpe: BpeTokenizer) -> None:

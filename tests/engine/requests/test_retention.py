@@ -105,5 +105,5 @@ def test_a_switch_to_priority_says_how_many_blocks_have_one() -> None:
     said = drive.scheduler.preview({"eviction": "priority"}, "drain")
     assert said == [
         "Cached blocks are evicted by priority, no more by lru; 2 cached blocks are put in the new order.",
-        "1 of them has a retention priority that a request asked for; all others count 35.",
+        "1 of them got a retention priority that a request asked for, which counts until it runs out; all others count 35.",
     ]

@@ -78,7 +78,7 @@ def test_a_reorganisation_takes_and_copies_no_block() -> None:
         before = drive.pool.available
         took = [member.takeovers for member in members(request)]
         output = drive.runner.run(plan.items, plan.copies)
-        drive.scheduler.commit(plan, output.tokens, drive.now, output.candidates)
+        drive.scheduler.commit(plan, output, drive.now)
         assert drive.scheduler.ledger_violations() == []
         assert drive.pool.available >= before
         seen += [member.takeovers for member in members(request)] != took

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from engine.memory.blocks import FREE
-from engine.requests.batch import BatchItem
+from engine.requests.batch import BatchItem, StepOutput
 from engine.requests.request import FinishReason, RequestState
 from tests.engine.driving import BLOCK, Drive, make_request
 
@@ -491,7 +491,7 @@ def test_a_request_aborted_while_its_batch_runs_is_passed_over() -> None:
     gone, stays = drive.add(1), drive.add(2)
     plan = drive.scheduler.schedule(drive.now)
     drive.scheduler.abort(gone, drive.now)
-    assert drive.scheduler.commit(plan, [5, 6], drive.now) == []
+    assert drive.scheduler.commit(plan, StepOutput([5, 6]), drive.now) == []
     assert gone.output_tokens == 0
     assert stays.token_ids[-1] == 6
     assert drive.scheduler.ledger_violations() == []
@@ -502,7 +502,7 @@ def test_a_plan_is_committed_once() -> None:
     request = drive.add(1, prompt=5)
     plan = drive.step()
     known = len(request.token_ids)
-    assert drive.scheduler.commit(plan, [7], drive.now) == []
+    assert drive.scheduler.commit(plan, StepOutput([7]), drive.now) == []
     assert (len(request.token_ids), request.computed) == (known, 5)
 
 
@@ -520,7 +520,7 @@ def test_a_wrong_number_of_tokens_is_refused_before_anything_changes() -> None:
     request = drive.add(1)
     plan = drive.scheduler.schedule(drive.now)
     with pytest.raises(ValueError, match="the batch samples 1 tokens, 2 came back"):
-        drive.scheduler.commit(plan, [1, 2], drive.now)
+        drive.scheduler.commit(plan, StepOutput([1, 2]), drive.now)
     assert request.computed == 0
 
 

@@ -9,7 +9,7 @@ import torch
 
 from engine.model.load import random_model
 from engine.model.sampler import likeliest
-from engine.requests.batch import BatchItem
+from engine.requests.batch import BatchItem, StepOutput
 from engine.requests.request import FinishReason
 from engine.scheduling.beam_steps import add_beams
 from engine.serving.server import Server
@@ -139,4 +139,4 @@ def test_a_wrong_number_of_candidates_is_refused() -> None:
     drive.scheduler.add(first, drive.now)
     plan = drive.scheduler.schedule(drive.now)
     with pytest.raises(ValueError, match="the batch asks for candidates of 1 beams, those of 0 came back"):
-        drive.scheduler.commit(plan, [], drive.now)
+        drive.scheduler.commit(plan, StepOutput([]), drive.now)

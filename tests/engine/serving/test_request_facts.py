@@ -8,9 +8,11 @@ import pytest
 from engine.core import Engine
 from engine.scheduling.beam_steps import add_beams
 from engine.scheduling.forking import add_samples
+from engine.serving.submission import Vocabulary
 from engine.serving.telemetry import Telemetry
 from kvtop.protocol import RequestChange
 from tests.engine.fake_model import Clock, make_engine, request
+from tests.engine.serving.faulty import LETTERS, Served
 
 
 def _crowd(engine: Engine, telemetry: Telemetry, rng: random.Random, turn: int) -> None:
@@ -64,3 +66,48 @@ def test_a_trusted_message_is_as_one_that_was_checked() -> None:
     assert quick.model_dump_json(exclude_none=True) == checked.model_dump_json(exclude_none=True)
     assert quick.model_copy(update={"num": 4}).num == 4
     assert quick.model_fields_set == checked.model_fields_set
+
+
+def test_text_that_travels_is_decoded_once_and_said_as_far_as_it_is_certain() -> None:
+    it, decoded = Served(vocabulary=LETTERS, expose_text=True), []
+
+    def bytes_of(token: int) -> bytes:
+        decoded.append(token)
+        return b"" if token < 3 else "é".encode()[token % 2 : token % 2 + 1]
+
+    def prompt(ids: list[int]) -> str:
+        decoded.extend(ids)
+        return f"{len(ids)} tokens"
+
+    it.server.vocabulary = Vocabulary(100, frozenset(), bytes_of)
+    it.telemetry = it.server.telemetry = it.server.control._telemetry = Telemetry(
+        it.engine, bytes_per_token=8, attention_mode="none", decode_text=prompt
+    )
+    handle = it.submit([1, 2, 3], 30)
+    told: dict[str, object] = {}
+    while not handle.ended:
+        it.turn()
+        for change in it.kept.frames[-1].requests:
+            told.update(change.model_dump(exclude_none=True))
+        so_far = b"".join(map(bytes_of, handle.request.token_ids[3:])).decode(errors="replace")
+        del decoded[len(decoded) - handle.request.output_tokens :]
+        assert told["prompt_text"] == "3 tokens"
+        assert so_far.startswith(str(told.get("output_text", "")))
+    assert told["output_text"] == so_far
+    assert len(decoded) == 33, "each token is decoded once, whatever number of frames tells of it"
+
+
+def test_a_prompt_that_cannot_be_decoded_is_told_as_not_known() -> None:
+    it = Served(expose_text=True)
+
+    def fails(_: list[int]) -> str:
+        raise LookupError("no")
+
+    telemetry = Telemetry(it.engine, bytes_per_token=8, attention_mode="none", decode_text=fails)
+    it.telemetry = it.server.telemetry = telemetry
+    handle = it.submit([1, 2, 3], 4)
+    it.run_out()
+    assert handle.result(0.0)[0].finish_reason == "length"
+    told = [change for frame in it.kept.frames for change in frame.requests]
+    assert {change.prompt_text for change in told} == {None}
+    assert any(change.output_text for change in told)

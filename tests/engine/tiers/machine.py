@@ -123,7 +123,7 @@ class TieredMachine(SchedulerMachine):
                 break
             plan = self.scheduler.schedule(self.now)
             output = self.runner.run(plan.items, plan.copies)
-            self.scheduler.commit(plan, output.tokens, self.now, output.candidates)
+            self.scheduler.commit(plan, output, self.now)
         assert not self.tiers.pending
         assert not self.tiers.swapped
         assert self.scheduler.ledger_violations() == []

@@ -1,5 +1,6 @@
 """What a viewer is told about tiers: slots behind the device's blocks, levels, traffic, states, events."""
 
+import os
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,6 +12,7 @@ from engine.__main__ import config_from, parser
 from engine.build import BuildError, build
 from engine.config import EngineConfig
 from engine.serving.server import Server
+from engine.tiers.scratch import ScratchFile
 from kvtop.cli import build_parser
 from kvtop.commands.demo import engine_arguments, preset_arguments
 from kvtop.protocol import IterationFrame, Keyframe, TierLevel
@@ -19,7 +21,8 @@ DEVICE, HOST, DISK = 16, 10, 40
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setenv("KVTOP_CACHE_DIR", str(tmp_path))
     config = EngineConfig(
         model="random",
         name="t",
@@ -110,11 +113,43 @@ def test_the_hello_lists_all_tiers(server: Server) -> None:
 
 
 def test_a_file_that_is_not_ours_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / "t.kv").write_text("not a cache")
-    config = EngineConfig(model="random", name="t", blocks=16, device="cpu", disk_blocks=4)
-    with pytest.raises(BuildError, match=r"t\.kv: the file holds something else"):
+    letter = tmp_path / "letter"
+    letter.write_text("not a cache")
+    config = EngineConfig(model="random", name="t", blocks=16, device="cpu", disk_blocks=4, disk_path=str(letter))
+    with pytest.raises(BuildError, match=r"letter: a file that holds something else is there, and it stays as it is"):
         build(config, lambda *_: None, lambda _: None, folder=tmp_path)
-    assert (tmp_path / "t.kv").read_text() == "not a cache"
+    assert letter.read_text() == "not a cache"
+
+
+def test_the_file_lies_in_the_cache_folder_and_those_of_killed_engines_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KVTOP_CACHE_DIR", str(tmp_path / "cache"))
+    folder, sockets = tmp_path / "cache" / "kv", tmp_path / "sockets"
+    folder.mkdir(parents=True)
+    killed = ScratchFile(folder / "old.kv", 1 << 20)
+    os.close(killed.fd)  # The lock goes with the process.
+    (folder / "letter.kv").write_bytes(bytes(5000))
+    said: list[str] = []
+    config = EngineConfig(model="random", name="t", blocks=16, device="cpu", disk_blocks=4)
+    made = build(config, lambda *_: None, said.append, folder=sockets)
+    try:
+        assert said == [f"removed {folder / 'old.kv'}, 1.0 MiB: the engine that made it was killed"]
+        (own,) = folder.glob("t-*.kv")
+        assert not sockets.exists()
+    finally:
+        made.close()
+    assert [path.name for path in folder.iterdir()] == ["letter.kv"]
+    assert not own.exists()
+
+
+def test_a_cache_folder_that_cannot_be_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("KVTOP_CACHE_DIR", str(tmp_path / "file"))
+    config = EngineConfig(model="random", name="t", blocks=16, device="cpu", disk_blocks=4)
+    with pytest.raises(BuildError, match=r"disk tier: no folder can be made at .*file/kv: Not a directory") as error:
+        build(config, lambda *_: None, lambda _: None, folder=tmp_path)
+    assert "--disk-path" in error.value.hint
 
 
 def test_the_demo_hands_its_tiers_to_the_engine_and_what_is_given_goes_before_the_preset() -> None:

@@ -11,6 +11,7 @@ import torch
 from engine.tiers.device import DeviceStore
 from engine.tiers.disk import PAGE, DiskStore
 from engine.tiers.host import HostStore
+from engine.tiers.scratch import HEADER_BYTES
 from engine.tiers.store import BlockStore, StoreError
 
 BYTES = 5000
@@ -58,7 +59,7 @@ def test_a_slot_that_was_never_written_is_not_read(store: BlockStore) -> None:
 def test_a_file_cut_off_is_found_out_and_can_be_written_again(disk: DiskStore) -> None:
     for slot in range(SLOTS):
         disk.write(slot, 1, block(slot))
-    os.truncate(disk.path, 3 * 2 * PAGE + 100)
+    os.truncate(disk.path, HEADER_BYTES + 3 * 2 * PAGE + 100)
     assert torch.equal(disk.read(0, 1), block(0))
     with pytest.raises(StoreError, match=r"kv, slot 3: the file ends after 100 bytes"):
         disk.read(3, 1)
@@ -70,9 +71,9 @@ def test_a_file_cut_off_is_found_out_and_can_be_written_again(disk: DiskStore) -
 def test_one_flipped_bit_anywhere_in_a_slot_is_found_out(disk: DiskStore, place: int) -> None:
     disk.write(1, 7, block(1))
     with open(disk.path, "r+b") as file:
-        file.seek(2 * PAGE + place)
+        file.seek(HEADER_BYTES + 2 * PAGE + place)
         byte = file.read(1)[0]
-        file.seek(2 * PAGE + place)
+        file.seek(HEADER_BYTES + 2 * PAGE + place)
         file.write(bytes([byte ^ 0x10]))
     with pytest.raises(StoreError, match=r"kv, slot 1: its (checksum|header)"):
         disk.read(1, 7)
@@ -83,8 +84,8 @@ def test_a_slot_copied_over_another_is_found_out(disk: DiskStore) -> None:
     disk.write(1, 1, block(1))
     raw = disk.path.read_bytes()
     with open(disk.path, "r+b") as file:
-        file.seek(2 * PAGE)
-        file.write(raw[: 2 * PAGE])
+        file.seek(HEADER_BYTES + 2 * PAGE)
+        file.write(raw[HEADER_BYTES : HEADER_BYTES + 2 * PAGE])
     with pytest.raises(StoreError, match="slot 1: holds content 1 of slot 0"):
         disk.read(1, 1)
 
@@ -105,60 +106,18 @@ def test_a_write_that_stops_half_way_is_an_error(disk: DiskStore, monkeypatch: p
         disk.write(0, 1, block(0))
 
 
-def test_the_file_is_private_filled_to_its_size_and_gone_in_the_end(tmp_path: Path) -> None:
-    path = tmp_path / "kv"
-    store = DiskStore(path, SLOTS, BYTES)
-    facts = path.stat()
-    assert facts.st_mode & 0o777 == 0o600
-    assert facts.st_size == SLOTS * 2 * PAGE
-    assert facts.st_blocks * 512 >= facts.st_size
-    store.close()
-    assert not path.exists()
-
-
-def test_a_file_left_behind_by_a_run_that_was_killed_is_used_again_but_never_read(tmp_path: Path) -> None:
+def test_what_another_run_wrote_is_never_read(tmp_path: Path) -> None:
     path = tmp_path / "kv"
     first = DiskStore(path, SLOTS, BYTES)
     first.write(0, 1, block(0))
     raw = path.read_bytes()
     first.close()
-    path.write_bytes(raw)
     second = DiskStore(path, SLOTS, BYTES)
     with open(path, "r+b") as file:
         file.write(raw)
     with pytest.raises(StoreError, match="header is not one of this engine"):
         second.read(0, 1)
     second.close()
-
-
-def test_a_file_of_another_kind_is_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "letter"
-    path.write_text("Dear reader, this is not a cache.")
-    with pytest.raises(StoreError, match="letter: the file holds something else"):
-        DiskStore(path, SLOTS, BYTES)
-    assert path.read_text().startswith("Dear reader")
-
-
-def test_two_engines_cannot_use_one_file(disk: DiskStore) -> None:
-    with pytest.raises(StoreError, match="another engine uses this file"):
-        DiskStore(disk.path, SLOTS, BYTES)
-
-
-def test_a_place_where_no_file_can_be_is_named(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    for name in ("missing/kv", "link", "."):
-        with pytest.raises(StoreError, match=f"disk tier {tmp_path}"):
-            DiskStore(tmp_path / name, SLOTS, BYTES)
-    assert not (tmp_path / "elsewhere").exists()
-
-
-def test_a_disk_without_room_is_refused_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "posix_fallocate", refuse)
-    with pytest.raises(StoreError, match="No space left"):
-        DiskStore(tmp_path / "kv", SLOTS, BYTES)
 
 
 def test_a_device_block_is_all_its_shares_of_every_part() -> None:

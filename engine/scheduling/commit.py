@@ -1,0 +1,117 @@
+"""A plan was run: KV is where it should be, tokens were sampled, and the books say so from now on."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from engine.memory.partial import PartialIndex
+from engine.memory.pins import Pins
+from engine.requests.batch import BatchItem, StepOutput
+from engine.requests.beam import Beam
+from engine.requests.hypotheses import Candidate
+from engine.requests.request import Request
+from engine.scheduling import tiering
+from engine.scheduling.beam_steps import go_on, report
+from engine.scheduling.failing import fail
+from engine.scheduling.forking import take_tokens
+from engine.scheduling.output import Plan
+from engine.scheduling.progress import append_token, count_recomputed, drop_unseen, write_kv
+from engine.scheduling.roster import RUNNING_STATES, Roster
+
+Drawn = tuple[BatchItem, Sequence[int], Sequence[Candidate]]
+"""An item with its tokens, one for each of its ``drawing``, and the candidates it wanted."""
+
+
+def drawn_by_item(plan: Plan, output: StepOutput) -> list[Drawn]:
+    """What came back, by item. Raises ValueError for a wrong number of tokens or candidates."""
+    tokens, candidates = output.tokens, output.candidates
+    drawn: list[Drawn] = []
+    sampled = offered = 0
+    for item in plan.items:
+        first, sampled = sampled, sampled + item.draws
+        following: Sequence[Candidate] = ()
+        if item.candidates:
+            following = candidates[offered] if offered < len(candidates) else ()
+            offered += 1
+        drawn.append((item, tokens[first:sampled], following))
+    if len(tokens) != sampled:
+        raise ValueError(f"the batch samples {sampled} tokens, {len(tokens)} came back")
+    if len(candidates) != offered:
+        raise ValueError(f"the batch asks for candidates of {offered} beams, those of {len(candidates)} came back")
+    return drawn
+
+
+def commit_items(
+    roster: Roster,
+    pins: Pins,
+    partial: PartialIndex,
+    drawn: Iterable[Drawn],
+    failures: Mapping[int, str],
+    now: float,
+) -> list[Request]:
+    """Book what was computed and sampled; requests whose rows came to nothing (``failures``: why, by num) end with an
+    error. Returns the requests that end with it."""
+    finished: list[Request] = []
+    groups: dict[int, Beam[Request]] = {}
+    totals, pool = roster.totals, roster.pool
+    for item, tokens, candidates in drawn:
+        request = item.request
+        if request.state not in RUNNING_STATES or request.computed != item.start:
+            continue
+        if request.num in failures:
+            finished += fail(roster, pins, request, failures[request.num], now)
+            continue
+        totals.recomputed_tokens += count_recomputed(item)
+        if not item.decodes:
+            totals.prefill_tokens += item.count
+        _computed(roster, partial, request, item.start + item.known, now)
+        if tokens:
+            request.proposed = []
+        if item.proposed:
+            finished += _take_proposed(roster, partial, item, tokens, now)
+        elif tokens:
+            finished += take_tokens(roster, item, tokens, now)
+        beam = request.beam
+        if beam is not None:
+            groups[beam.leader.num] = beam
+            if item.candidates:
+                report(request, candidates)
+        if pool.slides and request.state in RUNNING_STATES and not (beam and beam.asleep):
+            totals.dropped_blocks += drop_unseen(request, pool, now)
+    return finished + go_on(roster, groups.values(), now)
+
+
+def _computed(roster: Roster, partial: PartialIndex, request: Request, end: int, now: float) -> None:
+    """The KV of its next positions, up to ``end-1``, is there."""
+    start, policies = request.computed, roster.regime.policies
+    hashing = policies.prefix_cache
+    write_kv(request, start, end, roster.pool, now, hashing=hashing)
+    if roster.tiers is not None:
+        tiering.filled(roster, roster.tiers, request, start, end, now)
+    if hashing and policies.partial_reuse != "off":
+        partial.filled(request, start, end)
+
+
+def _take_proposed(
+    roster: Roster, partial: PartialIndex, item: BatchItem, tokens: Sequence[int], now: float
+) -> list[Request]:
+    """The sampled tokens count up to the first behind a proposed one that was not sampled itself; the KV of that one and
+    of those behind it is given back. Returns the request if it ends with them."""
+    request = item.request
+    for token, accepted in _agreed(tokens, item.proposed):
+        roster.totals.decode_tokens += 1
+        if (ending := append_token(request, token, roster.max_model_len, now)) is not None:
+            roster.end(request, ending.reason, now, ending.detail)
+            return [request]
+        if accepted:
+            request.computed_ever = max(request.computed_ever, request.computed + 1)
+            _computed(roster, partial, request, request.computed + 1, now)
+    roster.give_back_tail(request, now)
+    return []
+
+
+def _agreed(tokens: Sequence[int], proposed: Sequence[int]) -> Iterator[tuple[int, bool]]:
+    """The sampled tokens that count, and of each whether its KV was computed, because it had been proposed."""
+    for place, token in enumerate(tokens):
+        accepted = place < len(proposed) and proposed[place] == token
+        yield token, accepted
+        if not accepted:
+            return
