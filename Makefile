@@ -49,6 +49,7 @@ perf: setup model
 	$(BIN)/python -m tests.perf.overhead
 	$(BIN)/python -m tests.perf.startup
 	$(BIN)/python -m tests.perf.memory --step 40
+	$(BIN)/python -m tests.perf.sampling
 
 clean:
 	rm -rf $(VENV) build *.egg-info

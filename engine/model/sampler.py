@@ -58,7 +58,9 @@ class Sampler:
         tokens = [0 if broken else token for token, broken in zip(tokens, bad, strict=True)]
         random = [row for row, draw in enumerate(draws) if draw.params.temperature > 0 and not bad[row]]
         if random:
-            chosen = self._choose(logits[random], [draws[row] for row in random])
+            if len(random) < len(draws):
+                logits, highest = logits[random], highest[random]
+            chosen = self._choose(logits, highest, [draws[row] for row in random])
             for row, token in zip(random, chosen, strict=True):
                 tokens[row] = token
         return SamplerOutput(tokens, bad)
@@ -71,12 +73,12 @@ class Sampler:
             key = np.array([draw.params.seed & _MASK, _SEEDED], dtype=np.uint64)
         return float(np.random.Generator(np.random.Philox(key=key, counter=draw.position)).random())
 
-    def _choose(self, logits: Tensor, draws: Sequence[Draw]) -> list[int]:
+    def _choose(self, logits: Tensor, highest: Tensor, draws: Sequence[Draw]) -> list[int]:
         place = {"device": logits.device, "dtype": torch.float32}
         temperatures = torch.tensor([draw.params.temperature for draw in draws], **place)  # type: ignore[arg-type]
         # The highest is taken off first, so that a tiny temperature cannot overflow.
-        shifted = logits.float() - logits.float().amax(dim=-1, keepdim=True)
-        masses = torch.softmax(shifted / temperatures[:, None], dim=-1).cpu().numpy()
+        shifted = logits.float() - highest.float()[:, None]
+        masses = torch.softmax(shifted.div_(temperatures[:, None]), dim=-1).cpu().numpy()
         return [choose(row, draw.params.top_p, self.uniform(draw)) for row, draw in zip(masses, draws, strict=True)]
 
 

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from engine.memory.window import first_seen
 from engine.model.attention.base import BatchAttention, BatchLayout, DecodeRows, PrefillSpan
 from engine.model.paged_tensor import PagedTensor
 
@@ -106,7 +107,7 @@ def decode_buckets(decode: DecodeRows, block_size: int, dtype: torch.dtype, wind
             positions = starts * block_size + tokens
             seen = (positions < lengths[:, None]) & (positions >= lengths[:, None] - window)
         mask = _additive(seen, dtype)[:, None, None, :]
-        buckets.append(Bucket(slice(first, row), row - first, blocks.flatten(), mask, _places(~seen.flatten())))
+        buckets.append(Bucket(slice(first, row), row - first, blocks.flatten(), mask, _hidden(seen)))
         if row < len(sizes):
             first, longest = row, sizes[row]
     return buckets
@@ -120,23 +121,27 @@ def prefill_buckets(layout: BatchLayout, dtype: torch.dtype, window: int | None 
 def _prefill_bucket(span: PrefillSpan, block_size: int, dtype: torch.dtype, window: int | None) -> Bucket:
     device = span.blocks.device
     skipped = _blocks_before(span.start, window, block_size)
-    tokens = torch.arange(skipped * block_size, len(span.blocks) * block_size, device=device)
+    gathered = (len(span.blocks) - skipped) * block_size
+    tokens = torch.arange(gathered, device=device) + skipped * block_size
     positions = torch.arange(span.start, span.start + span.count, device=device)[:, None]
     seen = tokens <= positions
     if window is not None:
         seen &= tokens > positions - window
+    # Known here without asking the device: what its first token does not see yet, and what lies behind its last.
+    before, end = first_seen(window, span.start) - skipped * block_size, span.start + span.count - skipped * block_size
+    hidden = torch.cat([torch.arange(before), torch.arange(end, gathered)]).to(device)
     rows = slice(span.first_row, span.first_row + span.count)
-    return Bucket(rows, 1, span.blocks[skipped:], _additive(seen, dtype), _places(~seen.any(dim=0)))
+    return Bucket(rows, 1, span.blocks[skipped:], _additive(seen, dtype), hidden)
 
 
 def _blocks_before(position: int, window: int | None, block_size: int) -> int:
     """Whole blocks before the window of a token at ``position``."""
-    return 0 if window is None else max(0, position - window + 1) // block_size
+    return first_seen(window, position) // block_size
 
 
 def _additive(seen: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, float("-inf"))
 
 
-def _places(marked: Tensor) -> Tensor:
-    return torch.nonzero(marked).flatten()
+def _hidden(seen: Tensor) -> Tensor:
+    return torch.nonzero(~seen.flatten()).flatten()

@@ -105,7 +105,7 @@ def test_a_backend_that_only_weights_with_zero_would_be_noticed(tiny: LoadedMode
     name = "chunks, beams and samples"
     clean = _serve(tiny, name, "float32", tmp_path, poisons=False)
     with (
-        patch.object(torch_backend, "_places", lambda marked: torch.empty(0, dtype=torch.int64)),
+        patch.object(torch_backend, "_hidden", lambda seen: torch.empty(0, dtype=torch.int64)),
         pytest.raises(AssertionError),
     ):
         assert _differing(_serve(tiny, name, "float32", tmp_path, poisons=True).logits, clean.logits) is None
