@@ -7,7 +7,7 @@ the outputs themselves, however slow its reader.
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,27 @@ class Output:
     usage: Usage | None = None
 
 
+@dataclass(slots=True)
+class _Unread:
+    """Of one output: what came since it was last read. Adding to it costs the same however much there is."""
+
+    token_ids: list[int] = field(default_factory=list)
+    text: list[str] = field(default_factory=list)
+    finish_reason: str | None = None
+    detail: str | None = None
+    usage: Usage | None = None
+
+    def joined(self, index: int) -> Output:
+        ids, text = tuple(self.token_ids), "".join(self.text)
+        return Output(index, ids, text, self.finish_reason, self.detail, self.usage)
+
+
 class OutputStream:
     """``count`` outputs. All methods are safe from any thread."""
 
     def __init__(self, count: int) -> None:
         self._news = threading.Condition()
-        self._unread: dict[int, Output] = {}
+        self._unread: dict[int, _Unread] = {}
         self._open = set(range(count))
 
     @property
@@ -52,14 +67,19 @@ class OutputStream:
         """More of an output that has not ended; of one that has, nothing."""
         with self._news:
             if index in self._open and (token_ids or text):
-                self._join(Output(index, tuple(token_ids), text))
+                unread = self._unread_of(index)
+                unread.token_ids += token_ids
+                unread.text.append(text)
+                self._news.notify_all()
 
     def end(self, index: int, reason: str, detail: str | None = None, usage: Usage | None = None) -> None:
         """The output is complete. Only its first end counts."""
         with self._news:
             if index in self._open:
-                self._join(Output(index, (), "", reason, detail, usage))
+                unread = self._unread_of(index)
+                unread.finish_reason, unread.detail, unread.usage = reason, detail, usage
                 self._open.remove(index)
+                self._news.notify_all()
 
     def close(self, reason: str, detail: str | None = None) -> None:
         """All that have not ended end with this."""
@@ -80,16 +100,16 @@ class OutputStream:
                 if left is not None and left <= 0:
                     raise TimeoutError(f"no output for {timeout} s")
                 self._news.wait(left)
-            return self._unread.pop(next(iter(self._unread)))
+            index = next(iter(self._unread))
+            unread = self._unread.pop(index)
+        return unread.joined(index)
 
     def __iter__(self) -> Iterator[Output]:
         while (output := self.get()) is not None:
             yield output
 
-    def _join(self, new: Output) -> None:
-        old = self._unread.get(new.index)
-        if old is not None:
-            tokens, text = old.token_ids + new.token_ids, old.text + new.text
-            new = Output(new.index, tokens, text, new.finish_reason, new.detail, new.usage)
-        self._unread[new.index] = new
-        self._news.notify_all()
+    def _unread_of(self, index: int) -> _Unread:
+        unread = self._unread.get(index)
+        if unread is None:
+            unread = self._unread[index] = _Unread()
+        return unread
