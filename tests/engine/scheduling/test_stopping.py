@@ -137,12 +137,13 @@ def search(drive: Drive, prompt: list[int], width: int, most: int, string: str) 
 
 
 @pytest.mark.parametrize("string", ["aab", "ba", "éc", "dbe", "zzz"])
+@pytest.mark.parametrize("num", range(1, 13))
 @pytest.mark.parametrize("preempted", [False, True])
-def test_a_stop_string_ends_a_hypothesis_of_a_beam_search(string: str, preempted: bool) -> None:
+def test_a_stop_string_ends_a_hypothesis_of_a_beam_search(string: str, num: int, preempted: bool) -> None:
     drive = Drive()
-    request = asked(1, StopRules(strings=(string,)), max_tokens=9)
+    request = asked(num, StopRules(strings=(string,)), max_tokens=9)
     prompt = list(request.token_ids)
-    add_beams(request, [2, 3])
+    add_beams(request, [num + 1, num + 2])
     drive.scheduler.add(request, drive.now)
     beam, steps = request.beam, 0
     assert beam is not None

@@ -81,6 +81,34 @@ def test_a_batch_that_fails_twice_ends_what_ran_in_it_and_the_engine_serves_on(e
     assert it.engine.failed_steps == 0
 
 
+def test_copies_of_a_batch_that_is_repeated_are_carried_out_once() -> None:
+    it, copied = served(), []
+
+    def fails(items: Sequence[BatchItem], copies: Sequence[BlockCopy]) -> Exception | None:
+        copied.extend(copies)
+        return (
+            RuntimeError("no")
+            if items and it.engine.iteration == 2 and not it.events("fault") and next(once, 0)
+            else None
+        )
+
+    once = iter([1])
+    it.runner.fails = fails
+    handle = it.submit([*range(9), 1], 6, n=3)
+    it.run_out()
+    assert {output.finish_reason for output in handle.result(0.0)} == {"length"}
+    assert len(it.events("fault")) == 1
+    assert len(copied) == len(it.events("copy")) > 0
+
+
+def test_texts_of_events_are_cut_to_what_a_frame_holds() -> None:
+    it = served()
+    it.telemetry.event("notice", detail="\ud800" + "x" * 5000, cause="y" * 5000, request_id="z" * 5000)
+    it.turn()
+    (event,) = it.events("notice")
+    assert (len(event.detail or ""), len(event.cause or ""), len(event.request_id or "")) == (1000, 500, 256)
+
+
 def test_who_waits_is_not_hit_by_a_batch_that_fails() -> None:
     it = Served(96, max_running=2)
     it.runner.fails = Planted(RuntimeError("no"), num=1)
