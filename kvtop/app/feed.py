@@ -1,6 +1,6 @@
 """From a source to the state, and to what the screen looks at: the state itself, or a copy held still."""
 
-from kvtop.sources.base import LinkDown, LinkUp, Source
+from kvtop.sources.base import LinkDown, LinkUp, Source, Unusable
 from kvtop.state import Changes, EngineState
 from kvtop.state.freeze import frozen
 
@@ -31,6 +31,8 @@ class Feed:
                 news.append(self.live.link_up(now))
             elif isinstance(item, LinkDown):
                 news.append(self.live.link_down(item.reason, item.retrying, now))
+            elif isinstance(item, Unusable):
+                news.append(self.live.unusable(item.count, item.note))
             else:
                 news.append(self.live.apply(item, now))
         if self.live.resync and now - self._asked_at > KEYFRAME_EVERY:

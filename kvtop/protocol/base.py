@@ -20,6 +20,10 @@ class ProtocolError(ValueError):
     """A line that is not a valid message. The text names the place and what was expected there."""
 
 
+class VersionError(ProtocolError):
+    """The other side speaks a version that this one cannot. The text names both."""
+
+
 class Message(BaseModel):
     """Base of every line and of its parts.
 
@@ -51,8 +55,8 @@ def _nothing(kind: type[Message]) -> dict[str, None]:
 
 
 def parse_version(text: str) -> tuple[int, int]:
-    """``"1.4"`` -> ``(1, 4)``. Raises `ProtocolError` for anything else."""
+    """``"1.4"`` -> ``(1, 4)``. Raises `VersionError` for anything else."""
     major, dot, minor = text.partition(".")
     if not (dot and major.isdecimal() and minor.isdecimal() and len(text) <= 16):
-        raise ProtocolError(f"protocol version {text[:32]!r} is not MAJOR.MINOR")
+        raise VersionError(f"protocol version {text[:32]!r} is not MAJOR.MINOR")
     return int(major), int(minor)

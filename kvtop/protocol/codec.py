@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from kvtop.protocol.base import PROTOCOL_MAJOR, PROTOCOL_VERSION, Message, ProtocolError, parse_version
+from kvtop.protocol.base import PROTOCOL_MAJOR, PROTOCOL_VERSION, Message, ProtocolError, VersionError, parse_version
 from kvtop.protocol.commands import COMMANDS, AnyCommand, Reply
 from kvtop.protocol.frames import Bye, Fault, Gap, IterationFrame, Keyframe
 from kvtop.protocol.hello import ClientHello, Hello
@@ -24,7 +24,8 @@ def encode(message: Message) -> bytes:
     return message.model_dump_json(exclude_none=True).encode() + b"\n"
 
 
-def _decode(line: bytes, adapter: TypeAdapter[Any], known: frozenset[str]) -> Any:
+def parse_object(line: bytes) -> tuple[dict[str, Any], str]:
+    """A line as it stands, and its ``type``. Raises `ProtocolError` where it is no JSON object with one."""
     try:
         raw = from_json(line)
     except ValueError as error:
@@ -34,6 +35,11 @@ def _decode(line: bytes, adapter: TypeAdapter[Any], known: frozenset[str]) -> An
     kind = raw.get("type")
     if not isinstance(kind, str):
         raise ProtocolError("no field 'type'")
+    return raw, kind
+
+
+def _decode(line: bytes, adapter: TypeAdapter[Any], known: frozenset[str]) -> Any:
+    raw, kind = parse_object(line)
     if kind not in known:
         return None
     try:
@@ -58,8 +64,8 @@ def decode_input(line: bytes) -> AnyInput | None:
 
 
 def check_version(theirs: str, who: str) -> None:
-    """Raises `ProtocolError` unless ``theirs`` has our major version. ``who`` is named in the message."""
+    """Raises `VersionError` unless ``theirs`` has our major version. ``who`` is named in the message."""
     if parse_version(theirs)[0] != PROTOCOL_MAJOR:
-        raise ProtocolError(
+        raise VersionError(
             f"{who} speaks protocol {theirs}, this side speaks {PROTOCOL_VERSION}; use the same kvtop version on both sides"
         )

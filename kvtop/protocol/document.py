@@ -124,8 +124,11 @@ those of a live one are never taken over.
 ## Rules
 
 1. **Hello first.** The engine's first line on either socket is `hello`. A peer may send a `hello` of its own, at any
-   time. Another major version is refused with a fatal `fault`. Unknown fields are ignored; a viewer skips lines of
-   unknown type, an engine answers them with a `fault`.
+   time. Another major version is refused with a fatal `fault`; a newer minor one is not. A viewer ignores unknown
+   fields, skips lines of unknown type, and shows states, kinds, codes and names it does not know as they are. A text that
+   is too long it cuts, a value that cannot be it leaves out, and says so; it asks for no new connection. An engine answers
+   a command of unknown type, with an unknown field or with a value it does not know with a `reply` that refuses it, and
+   lines without an `id` with a `fault`.
 2. **The engine never waits for a viewer.** Frames go into a ring; each viewer has a cursor into it. One whose socket is
    full is not written to until it reads again.
 3. **Keyframe, then frames.** A `keyframe` holds everything. It comes first, after a gap, and on request; between two of

@@ -114,7 +114,7 @@ class Event(Message):
     kind: str = Field(max_length=32, description="see above")
     iteration: int = Field(ge=0, description="iteration in which it happened")
     wall: float = Field(description="Unix seconds")
-    severity: Literal["info", "warn", "error"] = Field(default="info", description="how bad it is")
+    severity: str = Field(default="info", max_length=16, description="how bad it is: info, warn, error")
     request: int | None = Field(default=None, description="num of the request it happened to (the victim)")
     request_id: str | None = Field(default=None, max_length=256, description="its id")
     by: int | None = Field(default=None, description="num of the request that caused it")

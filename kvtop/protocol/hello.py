@@ -105,7 +105,7 @@ class PolicyAxis(Message):
     """One thing about scheduling that can be changed while the engine serves."""
 
     name: str = Field(max_length=64, description="name of the axis, as in set_policy")
-    kind: Literal["choice", "bool", "int", "float"] = Field(description="what values it takes")
+    kind: str = Field(max_length=16, description="what values it takes: choice, bool, int, float")
     help: str = Field(default="", max_length=1000, description="what it decides")
     choices: dict[str, str] = Field(default_factory=dict, description="for kind choice: value -> what it does")
     minimum: float | None = Field(default=None, description="smallest value, for numbers")

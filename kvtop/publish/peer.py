@@ -94,6 +94,10 @@ class Peer:
         self.answer(encode(Fault(code=code, message=message[:1000], fatal=fatal)))
         self._leaving = self._leaving or fatal
 
+    def refuse(self, line: bytes, code: str, why: str) -> None:
+        """The peer's ``line`` is of no use, and this is why."""
+        self.fault(code, f"line {self._line_number}: {why}")
+
     # -- input
 
     @property
@@ -135,6 +139,7 @@ class Peer:
         for _ in range(LINES_PER_TURN):
             if self._leaving or self.full:
                 break
+            line = None
             try:
                 line = self._lines.next()
                 if line is None:
@@ -146,7 +151,7 @@ class Peer:
                 self._line_number += 1
                 self.fault("line_too_long", f"line {self._line_number}: {error}")
             except ProtocolError as error:
-                self.fault("bad_line", f"line {self._line_number}: {error}")
+                self.refuse(line or b"", "bad_line", str(error))
         if self._lines.pending:
             self._work_at = now + READ_EVERY
         elif self._said_all:
@@ -162,7 +167,7 @@ class Peer:
     def _use(self, line: bytes, take: Callable[[AnyInput], None]) -> None:
         message = decode_input(line)
         if message is None:
-            self.fault("unknown_type", f"line {self._line_number}: this engine does not know its type")
+            self.refuse(line, "unknown_type", "this engine does not know its type")
             return
         if isinstance(message, ClientHello):
             try:

@@ -11,10 +11,10 @@ import struct
 from pathlib import Path
 
 from kvtop.protocol.base import ProtocolError
-from kvtop.protocol.codec import decode_frame
 from kvtop.protocol.hello import Hello
 from kvtop.protocol.lines import LineBuffer
 from kvtop.protocol.places import PlaceError, control_path, observe_path, socket_folder, valid_name
+from kvtop.protocol.reading import read_frame
 from kvtop.publish.errors import PublishError
 
 BACKLOG = 64
@@ -191,6 +191,6 @@ def _pid_at(path: Path) -> int | None:
         while data := probe.recv(65536):
             lines.feed(data)
             if (line := lines.next()) is not None:
-                hello = decode_frame(line)
+                hello = read_frame(line).frame
                 return hello.engine.pid if isinstance(hello, Hello) else None
     return None

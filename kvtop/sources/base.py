@@ -21,7 +21,16 @@ class LinkDown:
     """Whether the source goes on trying by itself; if not, nothing more comes from it."""
 
 
-Item = AnyFrame | LinkUp | LinkDown
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """``count`` things in what came could not be used as they were; ``note`` says what and where of the latest. The link goes
+    on."""
+
+    count: int
+    note: str
+
+
+Item = AnyFrame | LinkUp | LinkDown | Unusable
 
 
 class Source(Protocol):

@@ -5,11 +5,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from kvtop.protocol.base import MAX_FRAME_BYTES, ProtocolError
-from kvtop.protocol.codec import AnyFrame, check_version, decode_frame
+from kvtop.protocol.base import MAX_FRAME_BYTES, ProtocolError, VersionError
+from kvtop.protocol.codec import AnyFrame
 from kvtop.protocol.frames import Fault
 from kvtop.protocol.hello import Hello
 from kvtop.protocol.lines import LineBuffer
+from kvtop.protocol.reading import Reading, read_frame
 
 READ_BYTES = 256 * 1024
 QUEUE_FULL_SECONDS = 0.01
@@ -65,21 +66,20 @@ def _why(error: OSError, path: Path) -> str:
     return f"cannot connect to {path}: {error.strerror or error}"
 
 
-def first_hello(line: bytes) -> Hello:
-    """The hello that an engine's first line must be. Raises `ConnectError`."""
+def first_hello(line: bytes) -> tuple[Hello, Reading]:
+    """The hello that an engine's first line must be, and how it was read. Raises `ConnectError`."""
     try:
-        frame = decode_frame(line)
-        if isinstance(frame, Fault):
-            raise ConnectError(f"the engine refused: {frame.message}", final=frame.code == "version")
-        if not isinstance(frame, Hello):
-            raise ConnectError("line 1: not a hello; this is no kvtop engine")
+        reading = read_frame(line)
+    except VersionError as error:
+        raise ConnectError(str(error), final=True) from None
     except ProtocolError as error:
         raise ConnectError(f"line 1: {error}; this is no kvtop engine") from None
-    try:
-        check_version(frame.protocol, "the engine")
-    except ProtocolError as error:
-        raise ConnectError(str(error), final=True) from None
-    return frame
+    frame = reading.frame
+    if isinstance(frame, Fault):
+        raise ConnectError(f"the engine refused: {frame.message}", final=frame.code == "version")
+    if not isinstance(frame, Hello):
+        raise ConnectError("line 1: not a hello; this is no kvtop engine")
+    return frame, reading
 
 
 class Conversation:
@@ -93,7 +93,7 @@ class Conversation:
         self._count = 0
         self._sock = open_socket(path, seconds)
         try:
-            self.hello = first_hello(self._line())
+            self.hello, _ = first_hello(self._line())
         except BaseException:
             self.close()
             raise
@@ -110,7 +110,7 @@ class Conversation:
         """The next line; None for a type this version does not know. Raises `ConnectError`."""
         line = self._line()
         try:
-            return decode_frame(line)
+            return read_frame(line).frame
         except ProtocolError as error:
             raise ConnectError(f"line {self._count}: {error}") from None
 

@@ -4,7 +4,7 @@ import threading
 
 from kvtop.protocol.frames import Event, Gap, IterationFrame, Keyframe
 from kvtop.protocol.hello import Hello
-from kvtop.sources.base import Item, LinkUp
+from kvtop.sources.base import Item, LinkUp, Unusable
 
 MAX_ITEMS = 1024
 MAX_BYTES = 64 * 1024 * 1024
@@ -46,13 +46,18 @@ def collapse(items: list[Item]) -> list[Item]:
     head: list[Item] = [] if start is None else [LinkUp(), items[start]]
     frames: list[IterationFrame | Keyframe | Gap] = []
     others: list[Item] = []
+    unusable: Unusable | None = None
     for item in items[0 if start is None else start + 1 :]:
         if isinstance(item, (IterationFrame, Keyframe, Gap)):
             frames.append(item)
+        elif isinstance(item, Unusable):
+            unusable = Unusable(item.count + (unusable.count if unusable else 0), item.note)
         else:
             others.append(item)
     if frames:
         head.append(_gap(frames))
+    if unusable is not None:
+        head.append(unusable)
     return head + others[-MAX_OTHERS:]
 
 

@@ -6,15 +6,17 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 
-from kvtop.protocol.base import MAX_FRAME_BYTES, ProtocolError
-from kvtop.protocol.codec import decode_frame, encode
+from kvtop.protocol.base import MAX_FRAME_BYTES, ProtocolError, VersionError
+from kvtop.protocol.codec import encode
 from kvtop.protocol.commands import RequestKeyframe
 from kvtop.protocol.frames import Bye, Fault, Gap, IterationFrame, Keyframe
 from kvtop.protocol.hello import ClientHello
 from kvtop.protocol.lines import LineBuffer, LineTooLong
-from kvtop.sources.base import Item, LinkDown, LinkUp
+from kvtop.protocol.reading import Reading, read_frame
+from kvtop.sources.base import Item, LinkDown, LinkUp, Unusable
 from kvtop.sources.connect import READ_BYTES, ConnectError, first_hello, open_socket
 from kvtop.sources.continuity import Continuity
 from kvtop.sources.inbox import Inbox
@@ -23,6 +25,15 @@ FIRST_RETRY = 0.25
 LAST_RETRY = 2.0
 CONNECT_SECONDS = 2.0
 HELLO_SECONDS = 5.0
+
+STEADY_SECONDS = 10.0
+"""A connection that has served for so long was a good one: after it, coming back is tried soon again."""
+
+MAX_UNUSABLE = 100
+"""Lines in a row that are of no use at all, after which a connection is given up: this is no engine's stream."""
+
+ASK_AGAIN = 1.0
+"""Seconds until a keyframe is asked for anew where the one that came was of no use; doubled each time, up to a minute."""
 
 
 class SocketSource:
@@ -77,9 +88,12 @@ class SocketSource:
     def _run(self) -> None:
         try:
             while not self._closing.is_set():
+                began = time.monotonic()
                 try:
                     self._connection()
                 except ConnectError as error:
+                    if time.monotonic() - began >= STEADY_SECONDS:
+                        self._retry = FIRST_RETRY
                     self._announce(str(error), retrying=not error.final)
                     if error.final:
                         return
@@ -106,15 +120,17 @@ class SocketSource:
             silent_until = time.monotonic() + HELLO_SECONDS
             while not self._closing.is_set():
                 selector.modify(sock, selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.out else 0))
-                left = None if connection.greeted else silent_until - time.monotonic()
-                if left is not None and left <= 0:
+                now = time.monotonic()
+                left = connection.ask_at - now if connection.greeted else silent_until - now
+                if left <= 0 and not connection.greeted:
                     raise ConnectError(f"connected, but no hello within {HELLO_SECONDS:g} s; the engine hangs")
-                for key, events in selector.select(left):
+                for key, events in selector.select(None if left == inf else max(0.0, left)):
                     if key.fileobj is self._bell:
                         self._bell.recv(4096)
                     elif events & selectors.EVENT_READ:
                         self._read(connection)
-                if connection.greeted and (connection.continuity.wants_keyframe() or self._keyframe_wanted):
+                wanted = connection.continuity.wants_keyframe() or self._keyframe_wanted or connection.asks_again()
+                if connection.greeted and wanted:
                     self._keyframe_wanted = False
                     connection.ask_keyframe()
                 connection.flush()
@@ -123,8 +139,6 @@ class SocketSource:
         for item, size in connection.read():
             if isinstance(item, LinkUp):
                 self._down = False
-            elif isinstance(item, Keyframe):
-                self._retry = FIRST_RETRY
             if not self._inbox.put(item, size):
                 connection.continuity.lost()
 
@@ -140,11 +154,22 @@ class _Connection:
         self.continuity = Continuity()
         self.out = hello
         self.greeted = False
+        self._unusable = 0
+        self._patience = ASK_AGAIN
+        self.ask_at = inf
+        """When a keyframe is to be asked for anew."""
 
     def ask_keyframe(self) -> None:
         line = encode(RequestKeyframe())
         if len(self.out) < 16 * len(line):  # an engine that does not read is asked often enough
             self.out += line
+
+    def asks_again(self) -> bool:
+        """True once, when it is time to ask for a keyframe in place of one that was of no use."""
+        due = time.monotonic() >= self.ask_at
+        if due:
+            self.ask_at = inf
+        return due
 
     def flush(self) -> None:
         try:
@@ -166,36 +191,57 @@ class _Connection:
         if not data:
             raise ConnectError(self._end())
         self._lines.feed(data)
-        while (line := self._next_line()) is not None:
+        while self._lines.pending:
+            try:
+                line = self._lines.next()
+            except LineTooLong as error:
+                self._count += 1
+                yield self._no_use(error), 0
+                continue
+            if line is None:
+                return
+            self._count += 1
             for item in self._use(line):
                 yield item, len(line)
 
-    def _next_line(self) -> bytes | None:
-        try:
-            line = self._lines.next()
-        except LineTooLong as error:
-            raise ConnectError(f"line {self._count + 1}: {error}") from None
-        self._count += line is not None
-        return line
-
     def _use(self, line: bytes) -> list[Item]:
         if not self.greeted:
-            hello = first_hello(line)
+            hello, reading = first_hello(line)
             self.greeted = True
-            return [LinkUp(), hello]
+            return [LinkUp(), hello, *self._mended(reading)]
         try:
-            frame = decode_frame(line)
+            reading = read_frame(line)
+        except VersionError as error:
+            raise ConnectError(str(error), final=True) from None
         except ProtocolError as error:
-            raise ConnectError(f"line {self._count}: {error}") from None
+            return [self._no_use(error)]
+        self._unusable = 0
+        frame = reading.frame
         if frame is None:
             return []
         if isinstance(frame, (IterationFrame, Keyframe, Gap)):
-            return list(self.continuity.take(frame))
+            if isinstance(frame, Keyframe):
+                self._patience, self.ask_at = ASK_AGAIN, inf
+            return [*self.continuity.take(frame), *self._mended(reading)]
         if isinstance(frame, Bye):
             self._last_word = f"the engine left: {frame.reason}"
         elif isinstance(frame, Fault) and frame.fatal:
             raise ConnectError(f"the engine ended the connection: {frame.message}", final=frame.code == "version")
-        return [frame]
+        return [frame, *self._mended(reading)]
+
+    def _mended(self, reading: Reading) -> list[Item]:
+        return [Unusable(reading.mended, f"line {self._count}: {reading.note}")] if reading.mended else []
+
+    def _no_use(self, error: ProtocolError) -> Item:
+        """The line is passed over. It may have been a keyframe, so one is asked for, and not at once again and again."""
+        note = f"line {self._count}: {error}"
+        self._unusable += 1
+        if not self.greeted or self._unusable >= MAX_UNUSABLE:
+            raise ConnectError(note)
+        if self.ask_at == inf:
+            self.ask_at = time.monotonic() + self._patience
+            self._patience = min(60.0, 2 * self._patience)
+        return Unusable(1, note)
 
     def _end(self) -> str:
         if self._last_word is not None:

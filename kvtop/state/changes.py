@@ -19,7 +19,7 @@ class Marker(NamedTuple):
     kind: Literal["gap", "link", "restart"]
     wall: float | None
     iteration: int | None
-    severity: Literal["info", "warn", "error"]
+    severity: str
     text: str
 
 

@@ -127,6 +127,12 @@ class EngineState:
             return Changes(link=True)
         return Changes()
 
+    def unusable(self, count: int, note: str) -> Changes:
+        """So many facts came in a form that could not be used; ``note`` describes one."""
+        self.bad_facts += count
+        self.bad_note = note
+        return Changes(numbers=True)
+
     def link_up(self, now: float) -> Changes:
         """The source is connected (its frames follow)."""
         self.link = Link(up=True, since=now)

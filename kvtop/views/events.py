@@ -188,14 +188,21 @@ def event_role(entry: LogEntry) -> int:
         return Role.WARN
     if isinstance(entry, Event) and entry.kind == "policy" and entry.severity == "info":
         return Role.ACCENT
-    return _SEVERITY[entry.severity]
+    return _SEVERITY.get(entry.severity, Role.WARN)
+
+
+def _mark(severity: str) -> str:
+    """What is said before an event of it; one that this version does not know, by its name."""
+    if severity in _SEVERITY:
+        return "! " if severity == "error" else ""
+    return f"{clean(severity, 16)}! "
 
 
 def _row(entry: LogEntry, width: int) -> Row:
     # Before the first, and in an engine that does not count them, there is none to name.
     iteration = f"i{serial(entry.iteration)}" if entry.iteration else ""
     stamp = f"{clock(entry.wall)} {iteration:<6} " if width >= _WIDE else f"{clock(entry.wall)} "
-    mark = "· " if isinstance(entry, Marker) else "! " if entry.severity == "error" else ""
+    mark = "· " if isinstance(entry, Marker) else _mark(entry.severity)
     text = mark + event_sentence(entry)
     if isinstance(entry, Event) and entry.kind == "preempt" and len(stamp) + len(text) > width:
         text = mark + _preempt_short(entry)

@@ -94,6 +94,9 @@ def link_forms(state: EngineState, now: float, held: float | None = None) -> lis
         return [((f"idle, last frame {age(silent)} ago", Role.GOOD),), ((f"idle {age(silent)}", Role.GOOD),)]
     if status == "idle":
         return [(("live, idle", Role.GOOD),), (("idle", Role.GOOD),)]
+    if status is not None and status != "running" and silent <= STALE_AFTER:
+        # What a newer engine calls what it does is its own affair.
+        return [((f"live, {clean(status, 32)}", Role.WARN),), ((clean(status, 16), Role.WARN),)]
     if silent > STALE_AFTER:
         return [((f"stale {age(silent)}", Role.WARN),)]
     return [(("live", Role.GOOD),)]

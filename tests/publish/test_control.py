@@ -6,6 +6,8 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from kvtop.protocol import Bye, Fault, Hello, Reply
 from kvtop.publish import Publisher
 from kvtop.publish.server import MAX_CONTROLLERS
@@ -129,3 +131,31 @@ def test_a_sleeping_engine_wakes_for_a_command(folder: Path) -> None:
             assert [pending.command.id for pending in publisher.commands()] == ["a"]
     finally:
         publisher.stop("done")
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (
+            {"type": "migrate", "to": "elsewhere"},
+            "cannot take the command 'migrate': this engine does not know its type",
+        ),
+        ({"type": "abort", "request": 1, "gently": True}, "it does not know the field 'gently'"),
+        ({"type": "set_policy", "changes": {"a": 1}, "transition": "melt"}, "set_policy.transition: Input should be"),
+        ({"type": "abort", "request": 1, "run": "r" * 65}, "abort.run: String should have at most 64 characters"),
+    ],
+    ids=["command", "field", "value", "length"],
+)
+def test_what_a_newer_controller_asks_is_refused_in_a_sentence_and_the_connection_goes_on(
+    folder: Path, command: dict[str, object], why: str
+) -> None:
+    with running(folder) as engine, Peer(folder / "toy.ctl.sock") as peer:
+        peer.send({"type": "hello", "protocol": "1.99", "client": "newer", "colour": "green"})
+        peer.send({"id": "n", **command})
+        reply = peer.of(Reply)
+        assert (reply.id, reply.ok) == ("n", False)
+        assert reply.message.startswith("this engine, of protocol 1.")
+        assert why in reply.message
+        assert engine.asked == [], "nothing of it was done"
+        peer.send({"type": "pause", "id": "p"})
+        assert peer.of(Reply).id == "p"

@@ -43,6 +43,9 @@ UNUSABLE = {
     "version to come": (b'{"type":"hello","protocol":"2.0"}\n', "version", "use the same kvtop version"),
 }
 
+COMMANDS_OF_NO_USE = {"unknown type", "not a number", "long key in the message"}
+"""Those that bear an id: whoever sent them waits for a reply, and gets a refusal on the control socket."""
+
 
 def _alive(folder: Path, engine: FakeEngine, watcher: Peer) -> None:
     """The engine still works, a viewer that was there sees it, and a newcomer is welcome on both sockets."""
@@ -63,6 +66,13 @@ def test_unusable_lines_are_answered_with_code_and_place_and_hurt_nobody(folder:
         for name, (line, code, words) in UNUSABLE.items():
             with Peer(folder / which) as peer:
                 peer.raw(line)
+                if which == "toy.ctl.sock" and name in COMMANDS_OF_NO_USE:
+                    reply = peer.of(Reply)
+                    assert (reply.id, reply.ok) == ("1", False), name
+                    assert words.removeprefix("line 1: ") in reply.message, name
+                    peer.send({"type": "pause", "id": "2"})
+                    assert peer.of(Reply).id == "2", "the same connection goes on"
+                    continue
                 fault = peer.of(Fault)
                 assert fault.code == code, name
                 assert words in fault.message, name

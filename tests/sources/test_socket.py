@@ -8,7 +8,7 @@ import pytest
 
 from kvtop.protocol import Bye, Fault, Gap, Hello, IterationFrame, Keyframe
 from kvtop.sources import socket as socket_source
-from kvtop.sources.base import LinkDown, LinkUp, Source
+from kvtop.sources.base import LinkDown, LinkUp, Source, Unusable
 from kvtop.sources.socket import SocketSource
 from tests.publish.kit import event, frame, hello, keyframe, running, wait_until
 from tests.sources.kit import Collected, Line, Scripted
@@ -144,15 +144,65 @@ def test_a_beginning_that_is_none(attach: Open, scripted: Callable[..., Scripted
     assert down.retrying
 
 
-AFTER_HELLO: dict[str, tuple[bytes, str]] = {
+OF_NO_USE: dict[str, tuple[bytes, str]] = {
     "garbage": (b"\xff\xfe\n", "line 3: not JSON"),
-    "half a line": (b'{"type":"iter', "in the middle of line 3 (after 13 bytes)"),
-    "a wrong field": (b'{"type":"iteration","seq":-1}\n', "line 3: iteration.seq: "),
+    "a wrong field": (b'{"type":"iteration","seq":-1,"iteration":1,"wall":1,"mono":1}\n', "line 3: iteration.seq: "),
     "not a number": (
         b'{"type":"iteration","seq":1,"iteration":1,"wall":NaN,"mono":1}\n',
         "line 3: iteration.wall: Input should be a finite number",
     ),
     "deep": (b"[" * 100_000 + b"\n", "recursion limit"),
+    "too long": (b"x" * 300_000 + b"\n", "line 3: a line is longer than 200000 bytes"),
+}
+
+
+@pytest.mark.parametrize("case", OF_NO_USE)
+def test_a_line_that_is_of_no_use_is_told_with_its_place_and_costs_nothing_else(
+    attach: Open, scripted: Callable[..., Scripted], monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    monkeypatch.setattr(socket_source, "MAX_FRAME_BYTES", 200_000)
+    monkeypatch.setattr(socket_source, "ASK_AGAIN", 0.01)
+    sent, words = OF_NO_USE[case]
+    heard: list[bytes] = []
+
+    def script(line: Line) -> None:
+        line.say(hello(), keyframe(0))
+        line.sock.sendall(sent)
+        line.say(frame(1))
+        heard.extend([line.hear(), line.hear()])
+        line.until_closed()
+
+    scripted(script)
+    items = attach().until(lambda items: isinstance(items[-1], IterationFrame))
+    assert _kinds(items) == ["LinkUp", "Hello", "Keyframe", "Unusable", "IterationFrame"]
+    (unusable,) = [item for item in items if isinstance(item, Unusable)]
+    assert words in unusable.note
+    wait_until(lambda: len(heard) == 2, "a keyframe to be asked for, in case it was one")
+    assert b'"keyframe"' in heard[1]
+
+
+def test_a_stream_that_is_none_of_an_engine_is_given_up(attach: Open, scripted: Callable[..., Scripted]) -> None:
+    def script(line: Line) -> None:
+        line.say(hello(), keyframe(0))
+        line.sock.sendall(b"HTTP/1.1 400 Bad Request\n" * socket_source.MAX_UNUSABLE)
+        line.until_closed()
+
+    scripted(script)
+    assert "line 102: not JSON" in attach().down().reason
+
+
+def test_coming_back_takes_longer_each_time_though_the_hello_succeeds(
+    attach: Open, scripted: Callable[..., Scripted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket_source, "FIRST_RETRY", 0.01)
+    scripted(*[lambda line: line.say(hello(), keyframe(0))] * 4)
+    seen = attach()
+    seen.down(4)
+    assert seen.source._retry >= 8 * socket_source.FIRST_RETRY
+
+
+AFTER_HELLO: dict[str, tuple[bytes, str]] = {
+    "half a line": (b'{"type":"iter', "in the middle of line 3 (after 13 bytes)"),
     "escapes": (
         b'{"type":"fault","code":"internal","message":"\\u001b[2Jgone\\n","fatal":true}\n',
         "ended the connection: ?[2Jgone?",
@@ -162,9 +212,7 @@ AFTER_HELLO: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("case", AFTER_HELLO)
-def test_a_line_that_is_of_no_use_ends_the_link_with_its_place(
-    attach: Open, scripted: Callable[..., Scripted], case: str
-) -> None:
+def test_what_ends_the_link_is_told_with_its_place(attach: Open, scripted: Callable[..., Scripted], case: str) -> None:
     sent, words = AFTER_HELLO[case]
 
     def script(line: Line) -> None:
@@ -175,19 +223,6 @@ def test_a_line_that_is_of_no_use_ends_the_link_with_its_place(
     seen = attach()
     assert words in seen.down().reason
     assert _kinds(seen.items) == ["LinkUp", "Hello", "Keyframe", "LinkDown"]
-
-
-def test_a_line_without_end_is_refused(
-    attach: Open, scripted: Callable[..., Scripted], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(socket_source, "MAX_FRAME_BYTES", 100_000)
-
-    def script(line: Line) -> None:
-        line.say(hello())
-        line.sock.sendall(b"x" * 1_000_000)
-
-    scripted(script)
-    assert "line 2: a line is longer than 100000 bytes" in attach().down().reason
 
 
 @pytest.mark.parametrize("version", ["0.9", "2.0", "new"])
