@@ -40,7 +40,7 @@ class BlockMapPanel(TitledPanel):
         Action("bottom", ("G", "end"), "G End", "last block"),
         Action("open", ("enter",), "Enter", "select the request that owns the block", "owner"),
     )
-    BINDINGS = bindings(ACTIONS)
+    BINDINGS = bindings(ACTIONS, NAME)
 
     class OwnerChosen(Message):
         """The user wants to see the request that owns the block under the cursor."""

@@ -31,7 +31,7 @@ class EventsPanel(TitledPanel):
         ),
         *scrolling("event"),
     )
-    BINDINGS = bindings(ACTIONS)
+    BINDINGS = bindings(ACTIONS, NAME)
 
     def __init__(self, state: EngineState, *, glyphs: Glyphs = UNICODE) -> None:
         super().__init__(state, glyphs=glyphs)

@@ -15,7 +15,7 @@ class QueuePanel(TitledPanel):
 
     ID, NAME, DIGIT = "queue", "queue", 3
     ACTIONS = scrolling("waiting request")
-    BINDINGS = bindings(ACTIONS)
+    BINDINGS = bindings(ACTIONS, NAME)
 
     def __init__(self, state: EngineState, *, glyphs: Glyphs = UNICODE) -> None:
         super().__init__(state, glyphs=glyphs)

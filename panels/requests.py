@@ -63,7 +63,7 @@ class RequestsPanel(TitledPanel):
         Action("clear", ("escape",), "Esc", "clear the filter"),
         *scrolling("request"),
     )
-    BINDINGS = bindings(ACTIONS)
+    BINDINGS = bindings(ACTIONS, NAME)
 
     class Selected(Message):
         """Another request is selected; None: none."""
@@ -195,6 +195,7 @@ class RequestsPanel(TitledPanel):
             self.view.filter = ""
         elif self.view.selected is not None:
             self.view.selected = None
+            self.hint("nothing is selected any more")
             self.post_message(self.Selected(None))
         else:
             self.hint("there is no filter to clear, and nothing is selected")

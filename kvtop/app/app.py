@@ -2,15 +2,16 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from textual import events
 from textual.screen import Screen
 
+from kvtop.app.action_list import ActionProvider
 from kvtop.app.commander import Commander
 from kvtop.app.engine_screen import EngineScreen
 from kvtop.app.feed import Feed
-from kvtop.app.keys import APP_ACTIONS
+from kvtop.app.keys import APP_ACTIONS, EVERYWHERE_NAME
 from kvtop.sources.base import Source
 from kvtop.term.environment import settle_gc
 from kvtop.term.front_buffer import FrontBufferApp
@@ -29,13 +30,14 @@ class KvtopApp(FrontBufferApp[int]):
 
     CSS_PATH = "app.tcss"
     TITLE = "kvtop"
-    ENABLE_COMMAND_PALETTE = False
+    COMMANDS: ClassVar[set[Any]] = {ActionProvider}
     AUTO_FOCUS = None
-    BINDINGS = bindings(APP_ACTIONS)
+    BINDINGS = bindings(APP_ACTIONS, EVERYWHERE_NAME)
 
     def __init__(self, engines: Sequence[EngineScreen], *, ticking: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.engines = list(engines)
+        self.set_keymap(self.engines[0].keymap.bindings)
         self._ticking = ticking
         self._settled = False
 
@@ -62,8 +64,18 @@ class KvtopApp(FrontBufferApp[int]):
             self._settled = True
             self.call_later(settle_gc)
 
+    def on_paste(self, event: events.Paste) -> None:
+        """Comes here when nothing that takes text had the focus; what was pasted is no keys."""
+        self.notify(
+            "a paste was ignored: only the filter (/) and fields for numbers take text",
+            severity="warning",
+            markup=False,
+        )
+
     def action_redraw(self) -> None:
         self.redraw()
+        if isinstance(self.screen, EngineScreen):
+            self.screen.hint("the whole screen has been drawn anew")
 
     async def action_quit(self) -> None:
         self.exit(0)

@@ -10,20 +10,22 @@ from typing import Any, TypeVar, cast
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container
+from textual.dom import DOMNode
 from textual.geometry import Size
 from textual.screen import Screen
 
 from kvtop.app.commander import Commander
 from kvtop.app.dialogs import compact_form, pause_form, policy_form, request_form, reset_form
 from kvtop.app.feed import Feed
-from kvtop.app.keys import EVERYWHERE, SCREEN_ACTIONS, SECTIONS
+from kvtop.app.keymap import DEFAULT, Keymap
+from kvtop.app.keys import EVERYWHERE_NAME, SCREEN_ACTIONS
 from kvtop.errors import UserError
 from kvtop.protocol import Command
 from kvtop.snapshot.files import write_snapshot
 from kvtop.state import Changes, EngineState
 from kvtop.state.freeze import frozen
 from kvtop.term.front_buffer import FrontBufferApp
-from kvtop.term.keys import bindings
+from kvtop.term.keys import Action, bindings
 from kvtop.views.answer import Answer
 from kvtop.views.block_table import block_table_rows, header_rows, table_length
 from kvtop.views.glyphs import UNICODE, Glyphs
@@ -63,9 +65,10 @@ class EngineScreen(Screen[None]):
         glyphs: The characters there are.
         snapshot_folder: Where ``s`` writes; the current folder by default.
         now: The viewer's monotonic clock, seconds.
+        keymap: What the keys are; the app that shows the screen has set it.
     """
 
-    BINDINGS = bindings(SCREEN_ACTIONS)
+    BINDINGS = bindings(SCREEN_ACTIONS, EVERYWHERE_NAME)
 
     def __init__(
         self,
@@ -75,8 +78,10 @@ class EngineScreen(Screen[None]):
         glyphs: Glyphs = UNICODE,
         snapshot_folder: Path | None = None,
         now: Callable[[], float] = time.monotonic,
+        keymap: Keymap = DEFAULT,
     ) -> None:
         super().__init__()
+        self.keymap = keymap
         self.feed, self.commander, self.glyphs = feed, commander, glyphs
         self.snapshot_folder = snapshot_folder or Path.cwd()
         self._now = now
@@ -91,7 +96,10 @@ class EngineScreen(Screen[None]):
         self._hint_until: float | None = None
         self.panels: dict[str, Panel] = {kind.ID: kind(feed.shown, glyphs=glyphs) for kind in PANELS}
         self.map, self.requests = self.panel(BlockMapPanel), self.panel(RequestsPanel)
-        self.footer, self.too_small = FooterPanel(EVERYWHERE, glyphs=glyphs), TooSmallPanel(id="too-small")
+        self.footer, self.too_small = (
+            FooterPanel(keymap.actions(EVERYWHERE_NAME), glyphs=glyphs),
+            TooSmallPanel(id="too-small"),
+        )
         self._placed = {**self.panels, "footer": self.footer, "divider": DividerPanel(glyphs=glyphs)}
         self.dashboard = Container(*self._placed.values(), self.too_small, id="dashboard")
 
@@ -195,7 +203,7 @@ class EngineScreen(Screen[None]):
             self._fresh = Changes()
         self._follow_run()
         if self._hint_until is not None and now > self._hint_until:
-            self._hint("")
+            self.hint("")
         tick = Tick(
             self.feed.shown, now, fresh, texts, 0 if held else self._arrived_events, held, self._app.governor.label
         )
@@ -228,7 +236,7 @@ class EngineScreen(Screen[None]):
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         if isinstance(event.widget, TitledPanel):
             self._last_focus = event.widget.ID
-            self.footer.update(event.widget.ACTIONS)
+            self.footer.update(self.keymap.actions(event.widget.NAME))
 
     def on_block_map_panel_owner_chosen(self, message: BlockMapPanel.OwnerChosen) -> None:
         self.requests.view.filter = ""
@@ -240,13 +248,14 @@ class EngineScreen(Screen[None]):
         self._mark_selected()
 
     def on_hint(self, message: Hint) -> None:
-        self._hint(message.text)
+        self.hint(message.text)
 
     def on_key(self, event: events.Key) -> None:
         if event.key not in self.active_bindings:
-            self._hint(f"{event.key} does nothing here; ? shows what keys do")
+            self.hint(f"{event.key} does nothing here; ? shows what keys do")
 
-    def _hint(self, text: str) -> None:
+    def hint(self, text: str) -> None:
+        """Says in the footer, for some seconds, why a key did nothing."""
         self._hint_until = self._now() + HINT_S if text else None
         self.footer.hint(text)
 
@@ -320,11 +329,22 @@ class EngineScreen(Screen[None]):
             self.say(reason, "warning")
             return
         if panel.has_focus:
-            self._hint(f"the keys go to the {panel.NAME} already")
+            self.hint(f"the keys go to the {panel.NAME} already")
         if not panel.display:
             self._asked = name
             self.place(self.app.size)
         self.set_focus(panel)
+
+    async def do(self, place: str, action: Action) -> None:
+        """Does what a key of the section ``place`` would, as if its panel had the focus."""
+        panel = next((panel for panel in self.panels.values() if place == panel.NAME), None)
+        if panel is not None:
+            if (reason := panel.absence(self.feed.live)) is not None:
+                self.say(reason, "warning")
+                return
+            self.action_focus_panel(panel.ID)
+        own: DOMNode = self if action.name in {own.name for own in SCREEN_ACTIONS} else self.app
+        await self.app.run_action(action.name, panel or own)
 
     def action_colour(self) -> None:
         self.map.action_colour()
@@ -342,14 +362,16 @@ class EngineScreen(Screen[None]):
     def action_pause_view(self) -> None:
         if self.feed.held:
             self.feed.let_go()
+            self.hint("the view goes on")
         elif self.feed.live.seq is not None:
             self.feed.hold(self._now())
+            self.hint("the view is held still; the same key lets it go")
         else:
             self.say("nothing has come from an engine yet, so there is nothing to hold still", "warning")
         self._redraw_all()
 
     def action_help(self) -> None:
-        content = whole_text(lambda width: help_rows(width, self.feed.live.hello, self.glyphs, SECTIONS))
+        content = whole_text(lambda width: help_rows(width, self.feed.live.hello, self.glyphs, self.keymap.sections))
         self.app.push_screen(PagerScreen("help", content, close_keys=("question_mark",), glyphs=self.glyphs))
 
     def action_policy(self) -> None:

@@ -11,9 +11,12 @@ _GO_TO = tuple(
     for panel in sorted((p for p in PANELS if p.DIGIT is not None), key=lambda panel: panel.DIGIT or 0)
 )
 
+EVERYWHERE_NAME = "everywhere"
+
 EVERYWHERE: tuple[Action, ...] = (
     Action("help", ("question_mark",), "?", "this help", footer="help"),
     Action("quit", ("q", "ctrl+c"), "q ctrl+c", "leave; in a dialog or the help: close it", footer="quit"),
+    Action("command_palette", ("colon", "ctrl+p"), ": ctrl+p", "list every action with its key, and do one"),
     Action("policy", ("P",), "P", "policies: what is set, what a change would do, change it", footer="policy"),
     Action(
         "pause_view",
@@ -36,14 +39,14 @@ EVERYWHERE: tuple[Action, ...] = (
     Action("redraw", ("ctrl+l",), "ctrl+l", "draw the whole screen anew"),
 )
 
-_OF_APP = ("quit", "focus_next", "focus_previous", "suspend_process", "redraw")
+_OF_APP = ("quit", "command_palette", "focus_next", "focus_previous", "suspend_process", "redraw")
 """What the app does itself, whatever screen it shows."""
 
 APP_ACTIONS = tuple(action for action in EVERYWHERE if action.name in _OF_APP)
 SCREEN_ACTIONS = tuple(action for action in EVERYWHERE if action.name not in _OF_APP)
 
 SECTIONS: tuple[Section, ...] = (
-    Section("everywhere", EVERYWHERE),
+    Section(EVERYWHERE_NAME, EVERYWHERE),
     *(Section(panel.NAME, panel.ACTIONS) for panel in PANELS if panel.ACTIONS),
     Section("dialogs", DIALOG_ACTIONS),
 )

@@ -14,10 +14,10 @@ from contextlib import suppress
 from typing import Any, Final
 
 from textual._parser import ParseError
-from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 
 from kvtop.term.outlet import Outlet
+from kvtop.term.paste import KeyParser
 
 STDERR: Final = 2
 READ_BYTES: Final = 4096
@@ -67,7 +67,7 @@ class TerminalDriver(LinuxDriver):
 
     def run_input_thread(self) -> None:
         """Reads keys until told to stop, or until the terminal is gone."""
-        parser = XTermParser(self._debug)
+        parser = KeyParser(self._debug)
         decode = getincrementaldecoder("utf-8")("ignore").decode
         poll = select.poll()
         poll.register(self.fileno, select.POLLIN)

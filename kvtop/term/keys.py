@@ -21,11 +21,17 @@ class Action:
     help: str
     footer: str = ""  # a word or two; empty: not in the footer
 
+    def id(self, place: str) -> str:
+        """What a keymap calls it: ``requests.abort``."""
+        return f"{place}.{self.name}".translate(_ID)
+
     @property
     def footer_key(self) -> str:
         """The first spelling, for a narrow line."""
         return self.shown.split()[0]
 
+
+_ID = str.maketrans({" ": "-", "_": "-", "(": "-", "'": None, ")": None})
 
 Actions = Sequence[Action]
 
@@ -49,12 +55,22 @@ def scrolling(what: str) -> tuple[Action, ...]:
     )
 
 
-def bindings(actions: Actions) -> list[BindingType]:
-    """Textual's bindings for ``actions``."""
+FIXED = ("ctrl+c", "ctrl+z")
+"""Textual's screens copy with ctrl+c; here it leaves, as in every other such tool, from dialogs too. Neither waits for
+anything that has the focus, and no keymap takes them away."""
+
+
+def bindings(actions: Actions, place: str) -> list[BindingType]:
+    """Textual's bindings for the ``actions`` of a section, which a keymap may replace by their ids."""
     return [
-        # Textual's screens use ctrl+c to copy; here it leaves, as in every other such tool, from dialogs too. Ctrl+z, too,
-        # must not wait for anything that has the focus.
-        Binding(key, action.name, action.help, show=False, priority=key in ("ctrl+c", "ctrl+z"))
+        Binding(
+            key,
+            action.name,
+            action.help,
+            show=False,
+            priority=key in FIXED,
+            id=None if key in FIXED else action.id(place),
+        )
         for action in actions
         for key in action.keys
     ]

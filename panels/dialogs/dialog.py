@@ -36,7 +36,7 @@ class Dialog(ModalScreen[None]):
         rows: How high the card is where there is room.
     """
 
-    BINDINGS = bindings(DIALOG_ACTIONS)
+    BINDINGS = bindings(DIALOG_ACTIONS, "dialogs")
     AUTO_FOCUS: ClassVar[str | None] = ""
 
     DEFAULT_CSS = """

@@ -13,6 +13,7 @@ from kvtop.app.app import KvtopApp
 from kvtop.app.commander import Commander
 from kvtop.app.engine_screen import EngineScreen
 from kvtop.app.feed import Feed
+from kvtop.app.keymap import DEFAULT
 from kvtop.protocol import Command, Reply
 from kvtop.term.depth import ColourDepth
 from kvtop.term.panel import CellPanel
@@ -72,6 +73,7 @@ class Bench:
             glyphs=ASCII if options.pop("ascii_only", False) else UNICODE,
             snapshot_folder=options.pop("snapshot_folder", folder),
             now=lambda: self.time,
+            keymap=options.pop("keymap", DEFAULT),
         )
         self.app = KvtopApp([self.screen], **{"depth": ColourDepth.INDEXED, "ticking": False, **options})
         self.pilot: Pilot[int] = None  # type: ignore[assignment]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from textual.binding import Binding
+from textual.command import CommandPalette
 
 from kvtop.app.keys import EVERYWHERE, SECTIONS
 from kvtop.state import EngineState
@@ -40,6 +41,13 @@ async def _quit(b: Bench, key: str) -> None:
 async def _policy(b: Bench, key: str) -> None:
     await b.press(key)
     assert "max_utilization" in b.text("card")
+
+
+async def _palette(b: Bench, key: str) -> None:
+    await b.press(key)
+    assert isinstance(b.app.screen, CommandPalette)
+    await b.press("escape")
+    assert not isinstance(b.app.screen, CommandPalette)
 
 
 async def _pause_view(b: Bench, key: str) -> None:
@@ -305,6 +313,7 @@ def _goes_in_dialog(before: tuple[str, ...], shows: str) -> Check:
 CHECKS: dict[tuple[str, str], Check] = {
     ("everywhere", "help"): _help,
     ("everywhere", "quit"): _quit,
+    ("everywhere", "command_palette"): _palette,
     ("everywhere", "policy"): _policy,
     ("everywhere", "pause_view"): _pause_view,
     ("everywhere", "snapshot"): _snapshot,
@@ -386,8 +395,8 @@ def test_key(place: str, action: Action, tmp_path: Path) -> None:
 
 
 def test_every_other_key_of_an_action_does_the_same() -> None:
-    for _, actions in SECTIONS:
-        bound = {(b.action, b.key) for b in bindings(actions) if isinstance(b, Binding)}
+    for place, actions in SECTIONS:
+        bound = {(b.action, b.key) for b in bindings(actions, place) if isinstance(b, Binding)}
         assert bound == {(action.name, key) for action in actions for key in action.keys}
 
 

@@ -1,0 +1,114 @@
+"""Other keys for the same actions, and the list of all actions."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.command import CommandPalette
+
+from kvtop.app.keymap import DEFAULT, keymap, shown
+from kvtop.app.keys import SECTIONS
+from kvtop.errors import UserError
+from panels.dialogs.dialog import Dialog
+from panels.dialogs.pager import PagerScreen
+from tests.app.harness import Bench, bench, in_loop
+
+
+def test_ids_are_words_and_name_one_action_each() -> None:
+    ids = [action.id(place) for place, actions in SECTIONS for action in actions]
+    assert len(set(ids)) == len(ids)
+    assert all(id.replace("-", "").replace(".", "").isalpha() for id in ids)
+
+
+def test_the_default_keys_do_not_conflict() -> None:
+    assert keymap({}) == DEFAULT
+
+
+def test_keys_are_spelled_as_textual_or_as_they_look() -> None:
+    made = keymap(
+        {"requests.abort": "d", "everywhere.pause-view": [" ", "f5"], "block-map.left": ",", "events.kinds": "!"}
+    )
+    assert made.bindings == {
+        "requests.abort": "d",
+        "everywhere.pause-view": "space,f5",
+        "block-map.left": "comma",
+        "events.kinds": "exclamation_mark",
+    }
+    (action,) = [a for a in made.actions("everywhere") if a.name == "pause_view"]
+    assert action.shown == "Space f5"
+    assert [shown(key) for key in ("ctrl+pageup", "question_mark", "left")] == ["ctrl+PgUp", "?", "←"]
+
+
+def test_two_actions_may_change_places() -> None:
+    assert keymap({"requests.abort": "X", "requests.preempt": "x"})
+
+
+@pytest.mark.parametrize(
+    ("mapping", "says"),
+    [
+        ({"requests.abor": "d"}, "there is no action 'requests.abor'; did you mean requests.abort?"),
+        ({3: "d"}, "there is no action 3"),
+        ({"requests.abort": "q"}, "q would mean both everywhere.quit and requests.abort; give one another key"),
+        ({"requests.abort": "X"}, "X would mean both requests.abort and requests.preempt; give one another key"),
+        ({"dialogs.back": "q"}, "q would mean both dialogs.close and dialogs.back; give one another key"),
+        ({"requests.abort": ""}, "requests.abort: there is no key ''"),
+        ({"requests.abort": []}, "requests.abort needs a key or a list of keys, not []"),
+        ({"requests.abort": 3}, "requests.abort needs a key or a list of keys, not 3"),
+        ({"requests.abort": ["d", 3]}, "requests.abort: 3 is no key"),
+        ({"requests.abort": "hyperspace"}, "requests.abort: there is no key 'hyperspace'"),
+        ({"requests.abort": "\x1b"}, "requests.abort: '\\x1b' is no key"),
+        ({"requests.abort": "ctrl+c"}, "requests.abort: ctrl+c always does what it does"),
+        ({"requests.abort": "d, d"}, "requests.abort has the same key twice: 'd, d'"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_sentence(mapping: dict[Any, Any], says: str) -> None:
+    with pytest.raises(UserError) as caught:
+        keymap(mapping)
+    assert str(caught.value) == f"keymap: {says}"
+    assert caught.value.code == 2
+
+
+@in_loop
+async def test_other_keys_do_it_and_are_what_footer_and_help_show(tmp_path: Path) -> None:
+    other = keymap({"requests.abort": "d", "everywhere.help": "f1", "everywhere.quit": "Q", "dialogs.close": "w"})
+    async with bench(tmp_path, keymap=other) as b:
+        await b.press("j")
+        assert "d abort" in b.text("footer")
+        assert "f1 help" in b.text("footer")
+        await b.press("x")
+        assert not isinstance(b.app.screen, Dialog)
+        await b.press("d")
+        assert isinstance(b.app.screen, Dialog)
+        await b.press("w")
+        assert not isinstance(b.app.screen, Dialog)
+        await b.press("f1")
+        assert isinstance(b.app.screen, PagerScreen)
+        assert "f1" in b.text("page")
+        await b.press("q", "Q")
+        assert b.app.return_value == 0
+
+
+async def _entries(b: Bench) -> str:
+    await b.until(lambda: isinstance(b.app.screen, CommandPalette))
+    await b.until(lambda: b.app.screen.query("CommandList").first().option_count)  # type: ignore[attr-defined]
+    options = b.app.screen.query("CommandList").first().options  # type: ignore[attr-defined]
+    return "\n".join(str(option.prompt) for option in options)
+
+
+@in_loop
+async def test_the_palette_lists_every_action_with_its_key_and_does_it(tmp_path: Path) -> None:
+    async with bench(tmp_path, keymap=keymap({"requests.abort": "d"})) as b:
+        await b.press("2", "g", "1", "colon")
+        await b.until(lambda: isinstance(b.app.screen, CommandPalette))
+        await b.press(*"abort the selected")
+        await b.until(lambda: b.app.screen.query("CommandList").first().option_count == 1)  # type: ignore[attr-defined]
+        assert "requests: abort the selected request (asks first)  (d)" in await _entries(b)
+        await b.press("down", "enter")
+        await b.until(lambda: isinstance(b.app.screen, Dialog))
+        assert "abort " in b.text("card")
+        await b.press("escape", "ctrl+p")
+        listed = await _entries(b)
+        for place, actions in b.screen.keymap.sections:
+            for action in actions:
+                if place != "dialogs" and action.name != "command_palette":
+                    assert f"{action.help}  ({action.shown})" in listed

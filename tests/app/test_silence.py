@@ -1,0 +1,121 @@
+"""No key is silent: in every state and wherever the focus is, something changes, or a sentence says why nothing does."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from textual import events
+
+from kvtop.app.keys import EVERYWHERE_NAME
+from kvtop.sources.base import LinkDown
+from tests.app.harness import Bench, bench, in_loop
+from tests.app.synthetic import SyntheticEngine, SyntheticSource
+
+NOT_HERE = ("quit", "suspend_process")
+"""They leave the program, or the terminal."""
+
+
+async def no_engine(b: Bench) -> None:
+    pass
+
+
+async def running(b: Bench) -> None:
+    pass
+
+
+async def lost(b: Bench) -> None:
+    b.source.put(LinkDown("the engine left: shutting down", True))
+    await b.tick()
+
+
+async def nothing_matches(b: Bench) -> None:
+    await b.press("slash", *"zzz", "enter")
+
+
+async def engine_paused_and_view_held(b: Bench) -> None:
+    assert b.source.engine is not None
+    b.source.engine.status = "paused"
+    await b.iterate(1)
+    await b.press("p")
+
+
+def seen(b: Bench) -> tuple[object, ...]:
+    strips = b.app.screen._compositor.render_strips(b.app.size)
+    painted = [(segment.text, segment.style) for strip in strips for segment in strip]
+    return painted, b.app.focused, b.app.screen, len(b.notes())
+
+
+@pytest.mark.parametrize("state", [no_engine, running, lost, nothing_matches, engine_paused_and_view_held])
+def test_every_key_is_answered(state: Callable[[Bench], Awaitable[None]], tmp_path: Path) -> None:
+    @in_loop
+    async def run() -> None:
+        source = SyntheticSource() if state is no_engine else None
+        engine = None if state is no_engine else SyntheticEngine(blocks=60)
+        async with bench(tmp_path, source=source, engine=engine, warm=60) as b:
+            await state(b)
+            silent = []
+            for place, actions in b.screen.keymap.sections:
+                panel = next((p for p in b.screen.panels.values() if place == p.NAME), None)
+                if panel is None and place != EVERYWHERE_NAME:
+                    continue  # dialogs say at their foot which keys they have
+                for action in actions:
+                    if action.name in NOT_HERE:
+                        continue
+                    # Twice: at the end of a list the second one has nothing to do.
+                    for _ in range(2):
+                        while b.app.screen is not b.screen:
+                            b.app.pop_screen()
+                        b.screen.set_focus(panel or b.screen.requests)
+                        b.screen.hint("")
+                        await b.pilot.pause()
+                        before = seen(b)
+                        await b.press(action.keys[0])
+                        if seen(b) == before:
+                            silent.append(f"{place}: {action.keys[0]}, {action.help}")
+            assert silent == []
+
+    run()
+
+
+@in_loop
+async def test_a_key_without_a_meaning_says_where_the_keys_are(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        await b.press("z")
+        assert "z does nothing here; ? shows what keys do" in b.text("footer")
+        b.time += 10
+        await b.tick()
+        assert "? help" in b.text("footer")
+
+
+@in_loop
+async def test_enter_on_a_block_without_owner_says_so(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        blocks = b.screen.feed.live.blocks
+        assert blocks is not None
+        free = next(i for i, owner in enumerate(blocks.owner) if owner < 0)
+        await b.press("1")
+        b.screen.map.map.set_cursor(free)
+        await b.press("enter")
+        assert f"block {free} is cached: no request owns it" in b.text("footer")
+
+
+@in_loop
+async def test_a_paste_is_text_for_the_filter_and_nothing_elsewhere(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        await b.press("2", "g")
+        selected = b.screen.requests.view.selected
+        b.app.post_message(events.Paste("xq\rE"))
+        await b.until(lambda: b.notes())
+        assert b.app.screen is b.screen
+        assert b.screen.requests.view.selected == selected
+        assert "a paste was ignored: only the filter (/) and fields for numbers take text" in b.notes()
+        await b.press("slash")
+        b.app.post_message(events.Paste("ch\x1b[31mat\n\x07-00"))
+        await b.until(lambda: b.screen.requests.view.filter)
+        assert b.screen.requests.view.filter == "ch[31mat -00"
+        assert "pasted without what cannot be printed" in b.notes()
+        b.app.post_message(events.Paste("x" * 200))
+        await b.until(lambda: len(b.notes()) == 3)
+        assert len(b.screen.requests.view.filter) == 64
+        await b.press("enter")
+        assert b.app.focused is b.screen.requests
