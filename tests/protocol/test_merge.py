@@ -69,3 +69,9 @@ def test_durations_and_tokens_are_sums_and_requests_are_of_the_latest() -> None:
     assert merged.merged == 2
     assert merged.durations.forward == 7.0
     assert merged.batch == Batch(decode_tokens=7, decode_requests=4)
+
+
+def test_a_part_that_an_engine_does_not_tell_stays_untold() -> None:
+    untold, told = (frame(n, durations=Durations(forward=1.0, prepare=p)) for n, p in ((1, None), (2, 0.5)))
+    assert merge_frames([untold, untold.model_copy(update={"seq": 2})]).durations.prepare is None
+    assert merge_frames([untold, told]).durations.prepare == 0.5
