@@ -12,6 +12,7 @@ class HeaderPanel(Panel):
     """The lines above everything else. A warning of the screen's own goes at the right end of the last one."""
 
     ID = "header"
+    COUNTS = True
 
     def content_rows(self, state: EngineState) -> int:
         hello, status = state.hello, state.status

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from textual.message import Message
@@ -84,6 +84,7 @@ class Panel(CellPanel):
         DIGIT: The key that goes to it; None for a panel that takes no focus.
         GO_TO: What the help says of that key beyond the name.
         ACTIONS: What its keys do while it has the focus; its bindings are made from them.
+        COUNTS: Shows how long the view has been held, or the engine gone.
         EVERY_FRAME: Drawn at the map's rate, and not only when texts are due.
     """
 
@@ -92,12 +93,14 @@ class Panel(CellPanel):
     DIGIT: ClassVar[int | None] = None
     GO_TO: ClassVar[str] = ""
     ACTIONS: ClassVar[Actions] = ()
+    COUNTS: ClassVar[bool] = False
     EVERY_FRAME: ClassVar[bool] = False
 
     def __init__(self, state: EngineState, *, glyphs: Glyphs = UNICODE) -> None:
         super().__init__(id=self.ID)
         self.state = state
         self.glyphs = glyphs
+        self._tick: Tick | None = None
 
     def update(self, tick: Tick) -> None:
         """Takes over what there is to see, and draws it."""
@@ -109,6 +112,15 @@ class Panel(CellPanel):
     def hint(self, text: str) -> None:
         """Says why the key just pressed does nothing."""
         self.post_message(Hint(text))
+
+    def take(self, tick: Tick) -> None:
+        """`update`, and again when its size changes: nothing else may happen for a while."""
+        self._tick = tick
+        self.update(tick)
+
+    def on_resize(self) -> None:
+        if self._tick is not None:
+            self.update(replace(self._tick, changes=Changes(), arrived=0))
 
     def content_rows(self, state: EngineState) -> int:
         """Rows that its whole content takes, where the layout asks for that; 0 where it has none."""

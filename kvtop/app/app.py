@@ -18,6 +18,12 @@ from kvtop.term.front_buffer import FrontBufferApp
 from kvtop.term.keys import bindings
 from kvtop.views.glyphs import ASCII, UNICODE
 
+STILL_TICKS = 4.0
+"""Ticks a second while no engine's frames would be seen; keys are answered at once at any rate."""
+
+QUIET_TICKS = 8.0
+"""The same while the engines are silent: the first word after a silence is shown so much later."""
+
 
 class KvtopApp(FrontBufferApp[int]):
     """Shows the first of ``engines``. Each is ticked, and so follows its engine from when it was first shown on.
@@ -40,6 +46,7 @@ class KvtopApp(FrontBufferApp[int]):
         self.set_keymap(self.engines[0].keymap.bindings)
         self._ticking = ticking
         self._settled = False
+        self._rate: float | None = None
 
     def get_default_screen(self) -> Screen[Any]:
         return self.engines[0]
@@ -57,6 +64,12 @@ class KvtopApp(FrontBufferApp[int]):
         """One frame of every engine; see `EngineScreen.tick`."""
         for engine in self.engines:
             engine.tick(text_due)
+        still = all(engine.still for engine in self.engines)
+        quiet = all(engine.quiet for engine in self.engines)
+        rate = STILL_TICKS if still else QUIET_TICKS if quiet else None
+        if self.clock is not None and rate != self._rate:
+            self._rate = rate
+            self.clock.limit("nothing to see", rate)
 
     def _on_tick(self, now: float, text_due: bool) -> None:
         self.tick(text_due)

@@ -56,6 +56,19 @@ DIALOG_FPS = 4.0
 AnyPanel = TypeVar("AnyPanel", bound=Panel)
 
 
+LIVE_FPS = 40.0
+"""Frames a second asked of the engine: twice the screen's, so that none waits long for its turn."""
+
+STILL_FPS = 1.0
+"""The same while nobody sees them: taking them over is all that such a viewer costs."""
+
+QUIET_AFTER_S = 2.0
+"""Seconds without any frame after which an engine counts as silent."""
+
+QUIET_TEXT_S = 1.0
+"""Seconds between two looks at texts of which nothing was told: ages and waits go on."""
+
+
 class EngineScreen(Screen[None]):
     """The dashboard of one engine and its dialogs. Whoever owns the clock calls `tick`.
 
@@ -87,6 +100,9 @@ class EngineScreen(Screen[None]):
         self._now = now
         self._fresh = Changes(full=True)
         self._arrived_events = 0
+        self._news, self._texts_drawn = False, float("-inf")
+        self._warned = ""
+        self._heard = now()
         self._content: dict[str, int] = {}
         self._blocks = 0
         self._asked = ""
@@ -158,6 +174,9 @@ class EngineScreen(Screen[None]):
         """Takes over what came and draws it: the map at once, numbers and tables when ``text_due``."""
         now = self._now()
         changes = self.feed.drain(now)
+        if changes:
+            self._heard = now
+        self.feed.pace(STILL_FPS if self.still else LIVE_FPS)
         self._arrived_events += len(changes.events)
         if self._dialog is not None and (text_due or changes.link or changes.hello or changes.full):
             self._dialog.follow(self.feed.live)
@@ -176,7 +195,26 @@ class EngineScreen(Screen[None]):
             self.set_focus(last if last.display else self.requests)
         if changes.full or changes.hello or changes.numbers:
             self._content_may_have_changed()
-        self._draw(now, texts=text_due or changes.link)
+        self._news = self._news or bool(changes)
+        self._draw(now, texts=(text_due and self._texts_differ(now)) or changes.link)
+
+    @property
+    def still(self) -> bool:
+        """Nothing that comes would be seen: the view is held, or something covers it that does not show the engine."""
+        if self.feed.held:
+            return True
+        top = self.app.screen
+        return not self._in_sight() and not (isinstance(top, PagerScreen) and top.live)
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing has come for a while."""
+        return self._now() - self._heard > QUIET_AFTER_S
+
+    def _texts_differ(self, now: float) -> bool:
+        """Whether something was told since texts were drawn; else they differ by the seconds they count, at most."""
+        told = (self._news and not self.feed.held) or self._warned != self._app.governor.label
+        return told or not 0 <= now - self._texts_drawn < QUIET_TEXT_S
 
     def _in_sight(self) -> bool:
         """Not behind a screen that covers it, nor on a terminal that is too small."""
@@ -207,10 +245,13 @@ class EngineScreen(Screen[None]):
         tick = Tick(
             self.feed.shown, now, fresh, texts, 0 if held else self._arrived_events, held, self._app.governor.label
         )
+        # Where time stands still, held or without an engine, only how long it has does not.
+        counting = not anew and (held is not None or (not self._news and not self.feed.live.link.up))
         for panel in self.panels.values():
-            if moving if panel.EVERY_FRAME else texts:
-                panel.update(tick)
+            if moving if panel.EVERY_FRAME else texts and (not counting or panel.COUNTS):
+                panel.take(tick)
         if texts:
+            self._news, self._texts_drawn, self._warned = False, now, self._app.governor.label
             self._arrived_events = 0
             self._mark_selected()
 

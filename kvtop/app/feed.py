@@ -14,6 +14,7 @@ class Feed:
         self.held_since: float | None = None
         self._still: EngineState | None = None
         self._asked_at = float("-inf")
+        self._fps: float | None = None
 
     @property
     def shown(self) -> EngineState:
@@ -42,6 +43,12 @@ class Feed:
             # The one thing that is shown live even then: whether the engine is still there.
             self._still.link, self._still.bye = self.live.link, self.live.bye
         return Changes.together(news)
+
+    def pace(self, fps: float) -> None:
+        """Asks for so many frames a second, if it has not yet."""
+        if fps != self._fps:
+            self._fps = fps
+            self.source.pace(fps)
 
     def hold(self, now: float) -> None:
         """From now on the view stands still; the live state goes on."""

@@ -23,6 +23,9 @@ class _StandStill:
     def poll(self) -> list[Item]:
         return []
 
+    def pace(self, fps: float) -> None:
+        pass
+
     def request_keyframe(self) -> None:
         pass
 

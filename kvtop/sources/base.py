@@ -46,6 +46,9 @@ class Source(Protocol):
     def poll(self) -> list[Item]:
         """All that has come since the last call, in order."""
 
+    def pace(self, fps: float) -> None:
+        """So many frames a second are enough from now on; where the source can, what is between comes merged."""
+
     def request_keyframe(self) -> None:
         """Ask for everything anew, where the source can do that."""
 

@@ -25,6 +25,8 @@ FIRST_RETRY = 0.25
 LAST_RETRY = 2.0
 CONNECT_SECONDS = 2.0
 HELLO_SECONDS = 5.0
+MAX_UNREAD = 1024
+"""Bytes for an engine that does not read, above which it is told nothing more."""
 
 STEADY_SECONDS = 10.0
 """A connection that has served for so long was a good one: after it, coming back is tried soon again."""
@@ -45,7 +47,9 @@ class SocketSource:
     def __init__(self, path: Path, fps: float | None = None, client: str = "kvtop") -> None:
         self.path = Path(path)
         self.title = str(path)
+        self._client = client
         self._hello = encode(ClientHello(client=client, fps=fps))
+        self._pace_wanted = False
         self._inbox = Inbox()
         self._closing = threading.Event()
         self._keyframe_wanted = False
@@ -61,6 +65,12 @@ class SocketSource:
 
     def poll(self) -> list[Item]:
         return self._inbox.drain()
+
+    def pace(self, fps: float) -> None:
+        # Also what the next connection begins with.
+        self._hello = encode(ClientHello(client=self._client, fps=fps))
+        self._pace_wanted = True
+        self._ring()
 
     def request_keyframe(self) -> None:
         self._keyframe_wanted = True
@@ -133,6 +143,9 @@ class SocketSource:
                 if connection.greeted and wanted:
                     self._keyframe_wanted = False
                     connection.ask_keyframe()
+                if self._pace_wanted and connection.greeted:
+                    self._pace_wanted = False
+                    connection.say(self._hello)
                 connection.flush()
 
     def _read(self, connection: "_Connection") -> None:
@@ -160,8 +173,10 @@ class _Connection:
         """When a keyframe is to be asked for anew."""
 
     def ask_keyframe(self) -> None:
-        line = encode(RequestKeyframe())
-        if len(self.out) < 16 * len(line):  # an engine that does not read is asked often enough
+        self.say(encode(RequestKeyframe()))
+
+    def say(self, line: bytes) -> None:
+        if len(self.out) < MAX_UNREAD:  # an engine that does not read has been told often enough
             self.out += line
 
     def asks_again(self) -> bool:

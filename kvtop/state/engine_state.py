@@ -235,7 +235,7 @@ class EngineState:
         if frame.seq - frame.merged != self.seq:
             self.resync = True
             self._complain(f"frames {self.seq + 1} to {frame.seq - frame.merged} never came")
-            return Changes(events=events)
+            return Changes(events=events, link=True)
         before = self.iteration or 0
         self._clock(frame.seq, frame.iteration, frame.wall, frame.mono, now)
         self.durations.append(Timing(frame.mono, max(0, frame.iteration - before), frame.durations))

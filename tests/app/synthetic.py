@@ -507,6 +507,7 @@ class SyntheticSource:
         self.items: list[Item] = []
         self.started = self.closed = False
         self.keyframes_asked = 0
+        self.paces: list[float] = []
         if engine is not None:
             self.items += [LinkUp(), engine.hello(), engine.keyframe()]
 
@@ -526,6 +527,9 @@ class SyntheticSource:
             self.items.append(self.engine.step())
         items, self.items = self.items, []
         return items
+
+    def pace(self, fps: float) -> None:
+        self.paces.append(fps)
 
     def request_keyframe(self) -> None:
         self.keyframes_asked += 1

@@ -1,10 +1,17 @@
 """Nothing changed: nothing is drawn, nothing is written."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from kvtop.app.engine_screen import LIVE_FPS, STILL_FPS
 from kvtop.protocol import Hello
+from kvtop.sources.base import LinkDown
 from panels.block_map import BlockMapPanel
+from panels.panel import Panel, Tick
+from panels.registry import PANELS
 from tests.app.harness import bench, in_loop
 from tests.app.synthetic import SyntheticEngine
 from tests.term.driver import CountingDriver, driver_of
@@ -51,6 +58,63 @@ async def test_a_few_changed_blocks_cost_a_few_bytes(tmp_path: Path) -> None:
         await b.pilot.pause()
         await asyncio.sleep(0.1)
         assert 0 < len(_written(b.app)) < 250
+
+
+@in_loop
+async def test_an_engine_is_asked_for_less_while_nothing_of_it_is_seen(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        await b.iterate(2)
+        assert b.source.paces == [LIVE_FPS]
+        for enter, leave in (("p", "p"), ("question_mark", "q")):
+            b.source.paces.clear()
+            await b.press(enter)
+            await b.iterate(2)
+            assert b.source.paces == [STILL_FPS]
+            await b.press(leave)
+            await b.iterate(2)
+            assert b.source.paces == [STILL_FPS, LIVE_FPS]
+
+
+@in_loop
+async def test_texts_of_which_nothing_was_told_are_looked_at_once_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[str] = []
+    for panel in PANELS:
+
+        def counted(self: Panel, tick: Tick, update: Callable[..., None] = panel.update) -> None:
+            drawn.append(self.ID)
+            update(self, tick)
+
+        monkeypatch.setattr(panel, "update", counted)
+
+    def texts(of: str) -> int:
+        count = drawn.count(of)
+        drawn.clear()
+        return count
+
+    async with bench(tmp_path) as b:
+        await b.iterate(3)
+        texts("requests")
+        await b.iterate(5)
+        assert texts("requests") == 5
+        for _ in range(40):
+            await b.tick(0.1)
+        assert 3 <= texts("requests") <= 4
+        await b.press("p")
+        drawn.clear()
+        for _ in range(40):
+            await b.tick(0.1)
+        assert 3 <= drawn.count("header") <= 4
+        assert set(drawn) == {"header"}
+        await b.press("p")
+        b.source.put(LinkDown("gone", retrying=True))
+        await b.tick(0.1)
+        drawn.clear()
+        for _ in range(40):
+            await b.tick(0.1)
+        assert 3 <= drawn.count("header") <= 4
+        assert "requests" not in drawn
 
 
 @in_loop

@@ -1,5 +1,6 @@
 """The viewer's end of the observing socket, against our publisher and against engines that misbehave."""
 
+import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -69,6 +70,23 @@ def test_a_rate_is_passed_on(folder: Path, attach: Open) -> None:
     frames = [item for item in items if isinstance(item, IterationFrame)]
     assert sum(item.merged for item in frames) == 300
     assert len(frames) < 150
+
+
+def test_a_new_rate_is_told_at_once_and_to_the_next_connection(attach: Open, scripted: Callable[..., Scripted]) -> None:
+    heard: list[object] = []
+
+    def listen(line: Line) -> None:
+        heard.append(json.loads(line.hear()).get("fps"))
+        line.say(hello(), keyframe(0))
+        if len(heard) == 1:
+            heard.append(json.loads(line.hear()).get("fps"))
+
+    scripted(listen, listen)
+    seen = attach()
+    seen.until(lambda items: any(isinstance(item, Keyframe) for item in items))
+    seen.source.pace(1.0)
+    wait_until(lambda: len(heard) == 3, f"three hellos, so far of {heard}")
+    assert heard == [None, 1.0, 1.0]
 
 
 def test_a_keyframe_on_request(folder: Path, attach: Open) -> None:
