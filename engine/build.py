@@ -1,5 +1,6 @@
 """Puts an engine together from its configuration: model, pool, scheduler, runner, telemetry, publisher, workload."""
 
+import math
 import secrets
 from collections.abc import Callable
 from functools import partial
@@ -168,7 +169,8 @@ def build(
     return Server(
         engine,
         telemetry,
-        Publisher(greeting, folder),
+        # Keyframes only for those who ask: frames keep everybody else up to date.
+        Publisher(greeting, folder, keyframe_every=math.inf),
         vocabulary=Vocabulary(facts.vocab, facts.eos_ids, model.tokenizer.token_bytes),
         arrivals=None if workload is None else workload.arrivals(),
         expose_text=config.expose_text,

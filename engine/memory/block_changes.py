@@ -6,6 +6,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.memory.column_copy import ColumnCopy
 from engine.memory.prefix import NO_HASH
 from kvtop.protocol import BlockAge, BlockHash, BlockRun
 
@@ -25,6 +26,8 @@ class BlockChanges:
         self._dirty: list[int] = []
         self.rehashed: set[int] = set()
         """Blocks that got or lost a hash; each is marked as well."""
+        self.copy: ColumnCopy | None = None
+        """Where somebody is copying the pool's arrays: it learns of what changed when the frames do."""
 
     def mark(self, block: int) -> None:
         """Something about ``block`` changed."""
@@ -42,7 +45,21 @@ class BlockChanges:
         self._dirty.clear()
         hashes: list[BlockHash] = [(block, self._hex(block)) for block in sorted(self.rehashed)]
         self.rehashed.clear()
-        return self._runs(np.array(dirty, dtype=np.intp)), hashes
+        blocks = np.array(dirty, dtype=np.intp)
+        if self.copy is not None:
+            self.copy.patch(blocks)
+        return self._runs(blocks), hashes
+
+    def start_copy(self) -> ColumnCopy:
+        """A copy of what viewers are told of blocks: the columns of a run, then ``hash`` and ``last_use``."""
+        self.copy = ColumnCopy((*self._columns, self._hash, self._last_use))
+        return self.copy
+
+    def forget(self) -> None:
+        """Nobody is to be told of what changed up to now."""
+        np.frombuffer(self._is_dirty, np.uint8)[:] = 0
+        self._dirty.clear()
+        self.rehashed.clear()
 
     def all_runs(self) -> list[BlockRun]:
         """Every block, as the fewest runs."""
@@ -61,12 +78,12 @@ class BlockChanges:
         if not len(used):
             return []
         ages = np.round(np.maximum(now - last_use[used], 0.0), 3)
-        first, counts = _run_bounds(used, [ages])
+        first, counts = run_bounds(used, [ages])
         return list(zip(used[first].tolist(), counts.tolist(), ages[first].tolist(), strict=True))
 
     def _runs(self, blocks: NDArray[np.intp] | None) -> list[BlockRun]:
         columns: list[NDArray[np.generic]] = [a if blocks is None else a[blocks] for a in self._columns]
-        first, counts = _run_bounds(blocks, columns)
+        first, counts = run_bounds(blocks, columns)
         starts = first if blocks is None else blocks[first]
         rows = zip(starts.tolist(), counts.tolist(), *(c[first].tolist() for c in columns), strict=True)
         return cast("list[BlockRun]", list(rows))
@@ -76,7 +93,7 @@ class BlockChanges:
         return None if value == NO_HASH else f"{value:016x}"
 
 
-def _run_bounds(
+def run_bounds(
     blocks: NDArray[np.intp] | None, columns: Sequence[NDArray[np.generic]]
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Where runs of neighbouring blocks with equal columns begin, and how long they are. ``blocks`` None: all."""

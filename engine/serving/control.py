@@ -44,7 +44,6 @@ class Control:
         self._engine = engine
         self._run = run
         self._telemetry = telemetry
-        self.keyframe_wanted = False
 
     def execute(self, pending: PendingCommand) -> None:
         """Do it, answer it, log it. A refusal is an answer too."""
@@ -118,7 +117,6 @@ class Control:
             return self._pin(command, who), []
         if isinstance(command, Compact):
             return self._compact(command, who), []
-        self.keyframe_wanted = True
         return "a keyframe is on its way to every viewer", []
 
     def _set_policy(self, command: SetPolicy, asker: PendingCommand) -> tuple[str, list[str]]:

@@ -195,8 +195,8 @@ class EventLog:
                 self._facts.touch(scheduler.requests[num])
         self._loading = loading
 
-    def absorb(self, step: Step) -> None:
-        """All that one iteration did."""
+    def absorb(self, step: Step, *, touch: bool = True) -> None:
+        """All that one iteration did. ``touch``: those who ran are to be told of."""
         plan = step.plan
         for fault in step.faults:
             self.event("fault", severity="error", detail=fault)
@@ -211,7 +211,7 @@ class EventLog:
         for copied in plan.copied:
             self._copied(copied)
         self._compacted(plan, step.ended)
-        for item in plan.items:
+        for item in plan.items if touch else ():
             self._touch_group(item.request)
             for sample in item.forks:
                 self._facts.touch(sample)

@@ -1,13 +1,16 @@
 """What viewers are told of requests: their fields and block tables, whole or as far as they changed."""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from engine.requests.request import Request, RequestState
 from engine.scheduling.scheduler import Scheduler
 from kvtop.protocol import RequestChange
+
+COUNTS = ("computed_tokens", "output_tokens", "blocks")
+"""What changes in nearly every iteration."""
 
 KEPT_FINISHED = 32
 """Finished requests that stay visible before they are forgotten."""
@@ -19,6 +22,8 @@ class _Told:
 
     key: tuple[object, ...]
     fields: dict[str, Any]
+    counts: tuple[int, int, int]
+    """`COUNTS` since then; ``fields`` has older ones."""
 
 
 class RequestFacts:
@@ -61,9 +66,13 @@ class RequestFacts:
         """The finished request of this num or id, while it is still visible."""
         return next((r for r in self._finished.values() if wanted in (r.num, r.id)), None)
 
-    def take_changes(self) -> list[RequestChange]:
-        """What changed since the last call about those that were touched."""
-        changes = [change for request in self._touched.values() if (change := self._change(request)) is not None]
+    def take_changes(self, awaited: Callable[[int], bool] | None = None) -> list[RequestChange]:
+        """What changed since the last call about those that were touched. Of those ``awaited`` (by num), whom nobody was
+        told of yet, nothing: they are going to be told whole."""
+        touched: Iterable[Request] = self._touched.values()
+        if awaited is not None:
+            touched = [request for request in touched if request.num in self._told or not awaited(request.num)]
+        changes = [change for request in touched if (change := self._change(request)) is not None]
         self._touched.clear()
         return changes
 
@@ -78,33 +87,64 @@ class RequestFacts:
             forgotten.append(num)
         return forgotten
 
-    def all(self) -> list[RequestChange]:
-        """All that is known of every request, live or finished."""
+    def everybody(self) -> list[Request]:
+        """Every request that is known, live or finished."""
         live = self._scheduler.requests.values()
         # Beams of a preempted group stand behind their leader; viewers know them and go on to be told what changes.
         parked = [each for r in live if r.beam is not None for each in r.samples if each in r.beam.seen]
-        return [self._whole(request) for request in (*live, *parked, *self._finished.values())]
+        return [*live, *parked, *self._finished.values()]
 
-    def _whole(self, request: Request) -> RequestChange:
-        return RequestChange.trusted(
-            {"num": request.num, "table_at": 0, "table": list(request.block_table), **self._fields(request)}
+    def all(self) -> list[RequestChange]:
+        """All that is known of everybody."""
+        return [RequestChange.trusted(self._gather(request)) for request in self.everybody()]
+
+    def is_known(self, request: Request) -> bool:
+        """Not finished so long ago that it is forgotten."""
+        return request.state is not RequestState.FINISHED or request.num in self._finished
+
+    def whole(self, request: Request) -> dict[str, Any]:
+        """All that is known of it, as it is told from now on by its changes: the fields of a `RequestChange`."""
+        fields = self._gather(request)
+        self._told[request.num] = _Told(
+            self._key(request),
+            {name: value for name, value in fields.items() if name not in ("num", "table_at", "table")},
+            _counts(request),
         )
+        self._table_sent[request.num] = (len(request.block_table), _life(request))
+        return fields
+
+    def forget_touched(self) -> None:
+        """Nobody is to be told of what changed up to now."""
+        self._touched.clear()
+        self.take_forgotten()
+
+    def start_over(self) -> None:
+        """Nobody knows anything any more."""
+        self._told.clear()
+        self._table_sent.clear()
+        self._touched.clear()
+
+    def _gather(self, request: Request) -> dict[str, Any]:
+        return {"num": request.num, "table_at": 0, "table": list(request.block_table), **self._fields(request)}
 
     def _change(self, request: Request) -> RequestChange | None:
         told, key = self._told.get(request.num), self._key(request)
+        counts = _counts(request)
+        changed: dict[str, Any] = {"num": request.num}
         if told is not None and told.key == key:
             # What nearly every request does in nearly every iteration: it has some more tokens.
-            known = told.fields
-            fields = self._counts(request)
-            changed = {name: value for name, value in fields.items() if known[name] != value}
-            known.update(changed)
+            if told.counts != counts:
+                for name, value, known in zip(COUNTS, counts, told.counts, strict=True):
+                    if value != known:
+                        changed[name] = value
+                told.counts = counts
         else:
-            known = {} if told is None else told.fields
+            before = {} if told is None else {**told.fields, **dict(zip(COUNTS, told.counts, strict=True))}
             fields = self._fields(request)
-            changed = {name: value for name, value in fields.items() if known.get(name) != value}
-            self._told[request.num] = _Told(key, fields)
+            changed |= {name: value for name, value in fields.items() if before.get(name) != value}
+            self._told[request.num] = _Told(key, fields, counts)
         table, (length, life) = request.block_table, self._table_sent.get(request.num, (0, (request.admissions, 0, 0)))
-        now = (request.admissions, request.holes, request.takeovers)
+        now = _life(request)
         if life != now or len(table) < length:
             length, force = 0, True
         else:
@@ -113,21 +153,10 @@ class RequestFacts:
             changed["table_at"], changed["table"] = length, table[length:]
         if force or len(table) != length or life != now:
             self._table_sent[request.num] = (len(table), now)
-        if not changed:
-            return None
-        changed["num"] = request.num
-        return RequestChange.trusted(changed)
-
-    def _counts(self, request: Request) -> dict[str, Any]:
-        """What changes in every iteration."""
-        return {
-            "computed_tokens": request.computed,
-            "output_tokens": request.output_tokens,
-            "blocks": len(request.held),
-        }
+        return RequestChange.trusted(changed) if len(changed) > 1 else None
 
     def _key(self, request: Request) -> tuple[object, ...]:
-        """All that `_fields` depends on beyond `_counts`: while it is the same, so are they. A few times cheaper."""
+        """All that `_fields` depends on beyond the counts: while it is the same, so are they. A few times cheaper."""
         times, pool, tiers = request.times, self._scheduler.pool, self._scheduler.tiers
         return (
             request.state,
@@ -167,7 +196,7 @@ class RequestFacts:
             "prompt_tokens": request.prompt_tokens,
             "max_tokens": request.max_tokens,
             "cached_tokens": request.cached,
-            **self._counts(request),
+            **dict(zip(COUNTS, _counts(request), strict=True)),
             "pinned_blocks": self._pinned(request),
             "reserved_blocks": request.reserved_blocks,
             "phase_since": times.since,
@@ -207,3 +236,12 @@ class RequestFacts:
     def _pinned(self, request: Request) -> int:
         pool = self._scheduler.pool
         return int((pool.pins[request.held] > 0).sum()) if pool.pinned_total else 0
+
+
+def _life(request: Request) -> tuple[int, int, int]:
+    """While it is the same, the request's block table only grows at its end."""
+    return request.admissions, request.holes, request.takeovers
+
+
+def _counts(request: Request) -> tuple[int, int, int]:
+    return request.computed, len(request.token_ids) - request.prompt_tokens, len(request.held)

@@ -11,6 +11,7 @@ from engine.requests.retention import Retention
 from engine.requests.stopping import StopRules
 from engine.requests.stream import OutputStream
 from engine.scheduling.admission import check_servable
+from engine.serving.broadcast import Broadcast
 from engine.serving.control import Control
 from engine.serving.handle import RequestHandle
 from engine.serving.inbox import Inbox
@@ -61,6 +62,7 @@ class Server:
         self._ledger_every = ledger_every
         self._checked = 0
         self._watchdog = Watchdog(watchdog or Limits())
+        self._broadcast = Broadcast(telemetry, publisher)
         self._numbers = itertools.count()
         self._numbering = threading.Lock()
         self._began = engine.clock()
@@ -76,6 +78,7 @@ class Server:
     def close(self, why: str = "the engine stopped") -> None:
         """Ends all outputs and the copies between tiers, and removes what lies on disk; after `run`. Safe to repeat."""
         self._hang_up(FinishReason.ABORT, why)
+        self._broadcast.close()
         if (tiers := self.engine.scheduler.tiers) is not None:
             tiers.close()
 
@@ -174,8 +177,7 @@ class Server:
         outputs after that or after a stop."""
         until = None if seconds is None else self.engine.clock() + seconds
         try:
-            # The first iteration of a large model takes seconds; a viewer need not wait for it to see the empty pool.
-            self.publisher.publish_keyframe(self.telemetry.keyframe())
+            self._broadcast.open()
             while not self.stopping and (until is None or self.engine.clock() < until):
                 self._turn()
         except EngineFailed as error:
@@ -195,7 +197,7 @@ class Server:
         self._outlets.close(reason, why)
 
     def _turn(self) -> None:
-        publisher, telemetry = self.publisher, self.telemetry
+        publisher = self.publisher
         for pending in publisher.commands():
             self.control.execute(pending)
         self.take_up()
@@ -205,14 +207,10 @@ class Server:
         self._tell_switches()
         self._check_ledger()
         self._watch()
-        if step is not None or telemetry.has_news:
-            publisher.publish(telemetry.frame(step))
-        if publisher.keyframe_due() or self.control.keyframe_wanted:
-            self.control.keyframe_wanted = False
-            publisher.publish_keyframe(telemetry.keyframe())
+        more = self._broadcast.tell(step)
         if step is not None and step.fatal is not None:
             raise EngineFailed(step.fatal)
-        if step is None and not self.stopping:
+        if step is None and not more and not self.stopping:
             # A step that waited for copies has waited enough.
             publisher.wait(0.0 if self.engine.scheduler.waits_for_copies else self._until_next())
 

@@ -8,6 +8,7 @@ from engine.core import Engine, Step
 from engine.scheduling.kv_types import Switch
 from engine.scheduling.output import HeadVerdict
 from engine.serving.event_log import EventLog
+from engine.serving.keyframes import KeyframeBuilder, KeyframeSnapshot
 from engine.serving.request_facts import RequestFacts
 from engine.serving.watchdog import Alarm
 from engine.tiers.report import TierReport, moved_in_all
@@ -15,6 +16,7 @@ from kvtop.protocol import (
     Batch,
     Counters,
     Durations,
+    Event,
     Gauges,
     Geometry,
     IterationFrame,
@@ -57,6 +59,9 @@ class Telemetry:
         self._geometry_sent = True
         self._wall = wall
         self._seq = 0
+        self.passed_over = False
+        """Nothing was made of the latest turns: only a keyframe can go on from here."""
+        self._building: KeyframeBuilder | None = None
         self._sent_queue: Queue | None = None
         self._sent_policy_id = -1
         self._sent_status: Status | None = None
@@ -114,7 +119,11 @@ class Telemetry:
             )
         self._ledger_ms = 0.0
         self.log.tier_news()
-        changes = self._requests.take_changes()
+        building = self._building
+        changes = self._requests.take_changes(None if building is None else building.requests.awaits)
+        forgotten = self._requests.take_forgotten()
+        if building is not None:
+            building.requests.patch(changes, forgotten)
         runs, hashes = pool.changes.take()
         if self._tiers is not None:
             below = self._tiers.take_changes()
@@ -137,7 +146,7 @@ class Telemetry:
             blocks=runs,
             hashes=hashes,
             requests=changes,
-            forgotten=self._requests.take_forgotten(),
+            forgotten=forgotten,
             queue=queue if queue != self._sent_queue else None,
             verdict=_verdict(scheduler.verdict),
             events=self.log.take(),
@@ -151,24 +160,75 @@ class Telemetry:
         self.frame_ms = 1000.0 * (time.perf_counter() - began)
         return frame
 
+    def pass_over(self, step: Step | None) -> list[Event]:
+        """Instead of a frame, while nobody watches: nothing is made of what changed but its events, which are returned.
+        Whoever comes is told everything anew."""
+        if step is not None:
+            self.log.absorb(step, touch=False)
+        self.log.tier_news()
+        self._ledger_ms = 0.0
+        self._seq += 1
+        self.passed_over = True
+        self._building = self._engine.scheduler.pool.changes.copy = None
+        if step is None:
+            # It may have been the news; while the engine runs, nobody asks for news.
+            self._sent_status = self._status()
+        self._requests.forget_touched()
+        if self._tiers is not None:
+            self._tiers.forget()
+        return self.log.take()
+
+    @property
+    def seq(self) -> int:
+        """Number of the latest frame, made or passed over."""
+        return self._seq
+
+    def begin_keyframe(self) -> None:
+        """A keyframe is gathered from now on, by `work_on_keyframe`."""
+        if self.passed_over:
+            self.passed_over = False
+            self._requests.start_over()
+            self._engine.scheduler.pool.changes.forget()
+            self._sent_queue, self._sent_policy_id, self._sent_status = None, -1, None
+        changes = self._engine.scheduler.pool.changes
+        self._building = KeyframeBuilder(self._requests, changes.start_copy(), self._tiers)
+
+    def work_on_keyframe(self, seconds: float) -> KeyframeSnapshot | None:
+        """Goes on for about so long. The keyframe when all of it is gathered, as of the latest frame: call it right after
+        `frame`, or where nothing has changed since."""
+        if self._building is None or not self._building.work(seconds):
+            return None
+        building, self._building = self._building, None
+        self._engine.scheduler.pool.changes.copy = None
+        return building.snapshot(self._head())
+
     def keyframe(self) -> Keyframe:
-        """Everything now. Takes nothing away from the next frame: what it holds is repeated there, harmlessly."""
-        engine, scheduler, pool = self._engine, self._engine.scheduler, self._engine.scheduler.pool
-        now = engine.clock()
+        """Everything now, at once. Takes nothing away from the next frame: what it holds is repeated there, harmlessly."""
+        pool, tiers = self._engine.scheduler.pool, self._tiers
+        head = self._head()
+        everything = {
+            "blocks": [*pool.changes.all_runs(), *([] if tiers is None else tiers.all_runs())],
+            "hashes": [*pool.changes.all_hashes(), *([] if tiers is None else tiers.all_hashes())],
+            "ages": [*pool.changes.all_ages(head.mono), *([] if tiers is None else tiers.all_ages(head.mono))],
+            "requests": self._requests.all(),
+        }
+        return head.model_copy(update=everything)
+
+    def _head(self) -> Keyframe:
+        """A keyframe without blocks and requests."""
+        engine, scheduler = self._engine, self._engine.scheduler
         return Keyframe.model_construct(
             seq=self._seq,
             iteration=engine.iteration,
             wall=self._wall(),
-            mono=now,
+            mono=engine.clock(),
             policy_id=scheduler.policies.version,
             policy=scheduler.policies.values(),
             status=self._status(),
             geometry=self._geometry,
-            blocks=[*pool.changes.all_runs(), *([] if self._tiers is None else self._tiers.all_runs())],
-            hashes=[*pool.changes.all_hashes(), *([] if self._tiers is None else self._tiers.all_hashes())],
-            ages=[*pool.changes.all_ages(now), *([] if self._tiers is None else self._tiers.all_ages(now))],
+            blocks=[],
+            requests=[],
             tiers=[] if self._tiers is None else self._tiers.levels(*self._device_prefix()),
-            requests=self._requests.all(),
             queue=self._queue(),
             verdict=_verdict(scheduler.verdict),
             events=self.log.recent(),
@@ -248,13 +308,19 @@ class Telemetry:
 
 
 def _batch(step: Step) -> Batch:
-    decodes = [item for item in step.plan.items if item.decodes]
-    prefills = [item for item in step.plan.items if not item.decodes]
+    decodes = decoded = prefills = prefilled = 0
+    for item in step.plan.items:
+        if item.decodes:
+            decodes += 1
+            decoded += item.count
+        else:
+            prefills += 1
+            prefilled += item.count
     return Batch.model_construct(
-        prefill_tokens=sum(item.count for item in prefills),
-        decode_tokens=sum(item.count for item in decodes),
-        prefill_requests=len(prefills),
-        decode_requests=len(decodes),
+        prefill_tokens=prefilled,
+        decode_tokens=decoded,
+        prefill_requests=prefills,
+        decode_requests=decodes,
         token_budget=step.plan.token_budget,
     )
 

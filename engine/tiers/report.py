@@ -5,6 +5,7 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.memory.column_copy import ColumnCopy
 from engine.memory.prefix import NO_HASH
 from engine.tiers.books import CACHED, FREE, HELD, NOBODY, TRANSFER, TierBooks
 from engine.tiers.tiers import Tiers
@@ -42,6 +43,7 @@ class TierReport:
             self._bases.append(base)
             base += books.slots
         self._sent: list[TierLevel] = []
+        self._copies: dict[int, ColumnCopy] = {}
 
     def take_changes(self) -> tuple[list[BlockRun], list[BlockHash]]:
         """Runs and hashes of the slots that changed since the last call, as blocks behind the device's."""
@@ -52,9 +54,38 @@ class TierReport:
                 continue
             slots = np.array(sorted(books.dirty), dtype=np.intp)
             books.dirty.clear()
+            if self._copies:
+                self._copies[books.tier].patch(slots)
             runs += self._runs(books, base, slots)
             hashes += [(base + slot, _hex(int(books.hash[slot]))) for slot in slots.tolist()]
         return runs, hashes
+
+    def start_copies(self) -> list[ColumnCopy]:
+        """A copy of each tier's books, which learns of what changes when the frames do."""
+        self._copies = {
+            books.tier: ColumnCopy((books.state, books.owner, books.fill, books.hash, books.last_use))
+            for books in self._tiers.books
+        }
+        return list(self._copies.values())
+
+    def copied(self) -> list[tuple[int, list[NDArray[np.generic]], NDArray[np.uint64], NDArray[np.float64]]]:
+        """Of each tier the number of its first block, the columns of a run, hashes and times of the last use."""
+        copies, self._copies = self._copies, {}
+        parts = []
+        for base, books in zip(self._bases, self._tiers.books, strict=True):
+            state, owner, fill, hashes, last_use = copies[books.tier].columns
+            full = (state == CACHED) | (state == HELD)
+            same = np.ones(books.slots, np.uint8)
+            run = [state, owner, owner != NOBODY, np.where(full, fill, 0), same * books.tier, same * 0]
+            parts.append((base, run, hashes, last_use))
+        return parts  # type: ignore[return-value]
+
+    def forget(self) -> None:
+        """Nobody is to be told of what changed up to now."""
+        for books in self._tiers.books:
+            books.dirty.clear()
+        self._tiers.traffic.clear()
+        self._sent = []
 
     def all_runs(self) -> list[BlockRun]:
         return [

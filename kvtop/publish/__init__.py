@@ -3,5 +3,6 @@
 from kvtop.publish.dispatch import PendingCommand
 from kvtop.publish.errors import PublishError
 from kvtop.publish.publisher import Publisher
+from kvtop.publish.ring import EncodedKeyframe
 
-__all__ = ["PendingCommand", "PublishError", "Publisher"]
+__all__ = ["EncodedKeyframe", "PendingCommand", "PublishError", "Publisher"]

@@ -1,13 +1,14 @@
 """The engine's handle on everything that is published: a few cheap calls from the engine's own thread."""
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
-from kvtop.protocol.frames import IterationFrame, Keyframe
+from kvtop.protocol.frames import Event, IterationFrame, Keyframe
 from kvtop.protocol.hello import Hello
 from kvtop.protocol.places import control_path, observe_path, socket_folder
 from kvtop.publish.dispatch import CommandQueue, PendingCommand
-from kvtop.publish.ring import Ring
+from kvtop.publish.ring import EncodedKeyframe, Ring
 from kvtop.publish.schedule import KeyframeSchedule
 from kvtop.publish.server import Server
 from kvtop.publish.sockets import Claim, claim_place
@@ -81,6 +82,16 @@ class Publisher:
         """Viewers connected now."""
         return self._server.viewers if self._server is not None else 0
 
+    @property
+    def watched(self) -> bool:
+        """Somebody is there to whom frames would go."""
+        return self.viewers > 0
+
+    def pass_over(self, seq: int, events: Sequence[Event]) -> None:
+        """Instead of `publish`, while it is not `watched`: no frame was made up to ``seq``; ``events`` are kept. Whoever
+        comes asks for a keyframe."""
+        self._ring.pass_over(seq, events)
+
     def publish(self, frame: IterationFrame) -> None:
         """Costs microseconds: the frame is encoded later, in the server thread, and only if somebody watches.
 
@@ -94,8 +105,8 @@ class Publisher:
         """Whether the engine should make a keyframe before its next iteration."""
         return self._schedule.due()
 
-    def publish_keyframe(self, keyframe: Keyframe) -> None:
-        """``keyframe`` tells everything as of the last published frame, whose ``seq`` it has."""
+    def publish_keyframe(self, keyframe: Keyframe | EncodedKeyframe) -> None:
+        """From any thread. ``keyframe`` tells everything as of the last published frame, whose ``seq`` it has."""
         # In this order a request that comes in between is met by this keyframe, and never forgotten.
         self._schedule.done()
         self._ring.hold(keyframe)

@@ -2,7 +2,9 @@
 
 import threading
 from collections import deque
+from collections.abc import Sequence
 from itertools import islice
+from typing import NamedTuple
 
 from kvtop.protocol.codec import encode
 from kvtop.protocol.frames import Event, IterationFrame, Keyframe
@@ -30,24 +32,29 @@ class Entry:
         return self._line
 
 
+class EncodedKeyframe(NamedTuple):
+    """A keyframe as its line already, for an engine that makes it beside its work."""
+
+    seq: int
+    line: bytes
+
+
 class HeldKeyframe:
     """The latest keyframe. ``serial`` counts keyframes, ``events_end`` the events before it."""
 
-    __slots__ = ("_line", "events_end", "frame", "serial")
+    __slots__ = ("_frame", "_line", "events_end", "seq", "serial")
 
-    def __init__(self, frame: Keyframe, serial: int, events_end: int) -> None:
-        self.frame = frame
+    def __init__(self, frame: Keyframe | EncodedKeyframe, serial: int, events_end: int) -> None:
+        self.seq = frame.seq
         self.serial = serial
         self.events_end = events_end
-        self._line: bytes | None = None
-
-    @property
-    def seq(self) -> int:
-        return self.frame.seq
+        self._frame = frame
+        self._line: bytes | None = frame.line if isinstance(frame, EncodedKeyframe) else None
 
     def line(self) -> bytes:
         if self._line is None:
-            self._line = encode(self.frame)
+            assert isinstance(self._frame, Keyframe)
+            self._line = encode(self._frame)
         return self._line
 
 
@@ -94,7 +101,19 @@ class Ring:
             self._entries.append(Entry(frame, self._event_count))
             self._last_seq = frame.seq
 
-    def hold(self, frame: Keyframe) -> None:
+    def pass_over(self, seq: int, events: Sequence[Event]) -> None:
+        """Nobody watches, and no frames are made up to ``seq``; their ``events`` are kept. Who comes gets a new keyframe.
+        Raises ValueError where ``seq`` is older than what is here."""
+        with self._lock:
+            if self._last_seq is not None and seq < self._last_seq:
+                raise ValueError(f"frame {seq} is passed over after frame {self._last_seq}")
+            self._events.extend(events)
+            self._event_count += len(events)
+            self._entries.clear()
+            self._keyframe = None
+            self._last_seq = seq
+
+    def hold(self, frame: Keyframe | EncodedKeyframe) -> None:
         """Takes the latest keyframe. ValueError when it is older than the one held."""
         with self._lock:
             if self._keyframe is not None and frame.seq < self._keyframe.seq:

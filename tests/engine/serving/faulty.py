@@ -12,6 +12,7 @@ from engine.serving.submission import Vocabulary
 from engine.serving.telemetry import Telemetry
 from kvtop.protocol import Event, IterationFrame, Keyframe
 from kvtop.protocol.codec import decode_frame, encode
+from kvtop.publish import EncodedKeyframe
 from tests.engine.driving import FakeRunner
 from tests.engine.fake_model import Clock, make_engine
 
@@ -39,6 +40,8 @@ class FaultyRunner(FakeRunner):
 class Kept:
     """The publisher's part of the serving loop, without sockets; every frame goes through its text form."""
 
+    watched = True
+
     def __init__(self) -> None:
         self.hello: Any = type("Hello", (), {"engine": type("Engine", (), {"run": "r"})})
         self.frames: list[IterationFrame] = []
@@ -52,8 +55,9 @@ class Kept:
         assert isinstance(line, IterationFrame)
         self.frames.append(line)
 
-    def publish_keyframe(self, keyframe: Keyframe) -> None:
-        assert isinstance(decode_frame(encode(keyframe)), Keyframe)
+    def publish_keyframe(self, keyframe: Keyframe | EncodedKeyframe) -> None:
+        line = keyframe.line if isinstance(keyframe, EncodedKeyframe) else encode(keyframe)
+        assert isinstance(decode_frame(line), Keyframe)
 
     def keyframe_due(self) -> bool:
         return True

@@ -101,6 +101,8 @@ class Asked:
 class Desk:
     """The publisher's part of the serving loop. Every frame is looked at as it comes, as a viewer would get it."""
 
+    watched = True
+
     def __init__(self, look: Callable[[IterationFrame], None]) -> None:
         self.hello = Hello(
             engine=EngineIdentity(name="t", kind="kvtop", version="0", run="this one"), model=ModelFacts(name="none")

@@ -24,6 +24,8 @@ from kvtop.protocol import (
     AnyCommand,
     Compact,
     Event,
+    IterationFrame,
+    Keyframe,
     ModelFacts,
     Pause,
     Pin,
@@ -38,7 +40,10 @@ from kvtop.protocol import (
 )
 from kvtop.publish import Publisher
 from kvtop.sources.control import ControlClient
+from kvtop.state import EngineState
+from kvtop.state.ledger import check as check_ledger
 from tests.engine.fake_model import FakeRunner, make_engine
+from tests.publish.kit import Peer
 
 
 class SlowRunner(FakeRunner):
@@ -296,3 +301,22 @@ def test_what_an_arrival_asks_for_reaches_its_request(running: Running) -> None:
     first = next(r for r in running.engine.scheduler.requests.values() if r.label == "Y")
     assert first.beam is not None
     assert first.beam.width == first.siblings == 4
+
+
+def test_frames_are_made_only_while_somebody_watches_and_who_comes_again_sees_what_is_true(running: Running) -> None:
+    for _ in range(3):
+        before = running.engine.iteration
+        running.until(lambda at=before: running.engine.iteration > at + 30)  # type: ignore[misc]
+        made = running.telemetry.frame_ms
+        running.until(lambda at=running.engine.iteration: running.engine.iteration > at + 30)  # type: ignore[misc]
+        assert running.telemetry.frame_ms == made, "a frame was made for nobody"
+        state = EngineState()
+        with Peer(running.publisher.places[0]) as peer:
+            for message in peer.until(lambda message: isinstance(message, Keyframe)):
+                state.apply(message, 0.0)
+            for _ in range(20):
+                state.apply(peer.of(IterationFrame), 0.0)
+            assert not state.resync
+            assert state.bad_facts == 0, state.bad_note
+            assert check_ledger(state) == []
+        running.until(lambda: not running.publisher.watched)

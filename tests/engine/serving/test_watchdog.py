@@ -193,6 +193,8 @@ class Pending:
 class Kept:
     """The publisher's part of the serving loop, without sockets."""
 
+    watched = True
+
     def __init__(self) -> None:
         self.hello = Mock()
         self.frames: list[IterationFrame] = []

@@ -1,0 +1,79 @@
+"""What goes out after each turn of the engine: frames while somebody watches, and keyframes made beside the work."""
+
+import logging
+import threading
+import time
+
+from engine.core import Step
+from engine.serving.keyframes import KeyframeSnapshot
+from engine.serving.telemetry import Telemetry
+from kvtop.publish import Publisher
+
+GATHER_S = 0.0015
+"""Seconds an iteration is lengthened at most by a keyframe in the making."""
+
+GATHER_IDLE_S = 0.02
+"""The same where nothing runs; commands wait as long."""
+
+RETRY_S = 1.0
+"""Seconds before a keyframe is tried again that could not be encoded."""
+
+_LOG = logging.getLogger(__name__)
+
+
+class Broadcast:
+    """Between telemetry and publisher. While nobody watches, an iteration costs nothing but its events."""
+
+    def __init__(self, telemetry: Telemetry, publisher: Publisher) -> None:
+        self._telemetry = telemetry
+        self._publisher = publisher
+        self._gathering = False
+        self._encoder: threading.Thread | None = None
+        self._not_before = 0.0
+
+    def open(self) -> None:
+        """The empty pool, before anything runs: a viewer need not wait for the first iteration to see it."""
+        self._publisher.publish_keyframe(self._telemetry.keyframe())
+
+    def tell(self, step: Step | None) -> bool:
+        """What this turn did, and some of a keyframe that somebody waits for. Whether more of that is left to be done."""
+        telemetry, publisher = self._telemetry, self._publisher
+        news = step is not None or telemetry.has_news
+        wanted = publisher.keyframe_due() and time.monotonic() >= self._not_before
+        # Who has just come sees nothing before the keyframe that it is about to ask for.
+        if not publisher.watched or (telemetry.passed_over and not wanted and not self._gathering):
+            self._gathering = False
+            if news:
+                events = telemetry.pass_over(step)
+                publisher.pass_over(telemetry.seq, events)
+            return False
+        if not self._gathering and wanted and not self._is_encoding:
+            telemetry.begin_keyframe()
+            self._gathering = True
+        if news:
+            publisher.publish(telemetry.frame(step))
+        if self._gathering:
+            snapshot = telemetry.work_on_keyframe(GATHER_S if step is not None else GATHER_IDLE_S)
+            if snapshot is not None:
+                self._gathering = False
+                self._encoder = threading.Thread(
+                    target=self._encode, args=(snapshot,), name="kvtop-keyframe", daemon=True
+                )
+                self._encoder.start()
+        return self._gathering
+
+    def close(self) -> None:
+        """Waits for a keyframe that is being encoded; before the publisher stops."""
+        if self._encoder is not None:
+            self._encoder.join(5.0)
+
+    @property
+    def _is_encoding(self) -> bool:
+        return self._encoder is not None and self._encoder.is_alive()
+
+    def _encode(self, snapshot: KeyframeSnapshot) -> None:
+        try:
+            self._publisher.publish_keyframe(snapshot.encode())
+        except Exception:
+            self._not_before = time.monotonic() + RETRY_S
+            _LOG.exception("kvtop: a keyframe could not be made; trying again")

@@ -1,0 +1,156 @@
+"""Keyframes gathered beside the work: what they say is what one made at once says, whatever happens meanwhile."""
+
+import random
+from itertools import count
+
+import pytest
+
+from engine.core import Engine
+from engine.memory import column_copy
+from engine.scheduling.beam_steps import add_beams
+from engine.scheduling.forking import add_samples
+from engine.serving import keyframes
+from engine.serving.request_facts import KEPT_FINISHED
+from engine.serving.telemetry import Telemetry
+from kvtop.protocol import AnyFrame, Keyframe, decode_frame, encode
+from kvtop.state import EngineState
+from tests.engine.fake_model import Clock, make_engine, request
+from tests.engine.serving.test_telemetry import _seen
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column_copy, "PIECE", 5)
+    monkeypatch.setattr(keyframes, "REQUESTS_AT_ONCE", 1)
+
+
+class Crowd:
+    """More requests than fit, with samples, beams, aborts and preemptions."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.engine, self.telemetry = make_engine(blocks=40, max_running=8, token_budget=16, compaction="continuous")
+        self._nums = count(0, 10)
+        self._prefix = [self.random.randrange(1000) for _ in range(8)]
+
+    def turn(self) -> None:
+        draw, engine = self.random, self.engine
+        if draw.random() < 0.3:
+            num = next(self._nums)
+            tail = [draw.randrange(1000) for _ in range(draw.randrange(1, 14))]
+            new = request(num, [*self._prefix[: draw.choice([0, 8])], *tail], draw.randrange(1, 16))
+            kind = draw.randrange(3)
+            if kind == 1:
+                add_samples(new, [num + 1, num + 2])
+            elif kind == 2:
+                add_beams(new, [num + 1, num + 2])
+            engine.scheduler.add(new, engine.clock())
+            self.telemetry.touch(new)
+        if draw.random() < 0.15 and engine.scheduler.running:
+            victim = draw.choice(engine.scheduler.running)
+            self.telemetry.log.preempted(engine.scheduler.preempt(victim, engine.clock(), "test"))
+        assert isinstance(engine.clock, Clock)
+        engine.clock.now += 0.05
+
+
+def through_the_wire(frame: AnyFrame) -> AnyFrame:
+    decoded = decode_frame(encode(frame))
+    assert decoded is not None
+    return decoded
+
+
+def viewer(first: AnyFrame) -> EngineState:
+    state = EngineState()
+    state.apply(first, 0.0)
+    return state
+
+
+def everything(state: EngineState) -> dict[str, object]:
+    assert state.blocks is not None
+    return {
+        **_seen(state),
+        "hashes": [state.blocks.hash_of(block) for block in range(state.blocks.total)],
+        "bad": state.bad_facts,
+    }
+
+
+def gather(crowd: Crowd) -> Keyframe:
+    """Over as many turns as it takes, with a frame in each."""
+    crowd.telemetry.begin_keyframe()
+    for turns in count(1):
+        crowd.turn()
+        crowd.telemetry.frame(crowd.engine.step())
+        if (snapshot := crowd.telemetry.work_on_keyframe(0.0)) is not None:
+            assert turns >= 8, "it must take several turns to mean something"
+            decoded = decode_frame(snapshot.encode().line)
+            assert isinstance(decoded, Keyframe)
+            return decoded
+    raise AssertionError
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_gathered_over_many_turns_it_says_what_one_made_at_once_says(seed: int) -> None:
+    crowd = Crowd(seed)
+    for _ in range(6):
+        gathered = gather(crowd)
+        at_once = through_the_wire(crowd.telemetry.keyframe())
+        assert isinstance(at_once, Keyframe)
+        assert everything(viewer(gathered)) == everything(viewer(at_once))
+        assert gathered.seq == at_once.seq
+        ages = [
+            [(b, age) for start, n, age in key.ages for b in range(start, start + n)] for key in (gathered, at_once)
+        ]
+        assert ages[0] == ages[1]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_who_comes_after_a_time_without_viewers_sees_what_is_true_and_goes_on_from_there(seed: int) -> None:
+    crowd = Crowd(seed)
+    for _ in range(4):
+        state = viewer(gather(crowd))
+        for turn in range(30):
+            crowd.turn()
+            state.apply(through_the_wire(crowd.telemetry.frame(crowd.engine.step())), 0.0)
+            if turn % 5 == 0:
+                assert everything(state) == everything(viewer(through_the_wire(crowd.telemetry.keyframe())))
+        for _ in range(crowd.random.randrange(1, 30)):
+            crowd.turn()
+            crowd.telemetry.pass_over(crowd.engine.step())
+
+
+def test_while_nobody_watches_only_events_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = Crowd(1)
+    kinds: set[str] = set()
+    ids: list[int] = []
+    monkeypatch.setattr(Telemetry, "frame", None)
+    for _ in range(100):
+        crowd.turn()
+        events = crowd.telemetry.pass_over(crowd.engine.step())
+        kinds |= {event.kind for event in events}
+        ids += [event.id for event in events]
+    assert kinds >= {"admit", "finish", "preempt"}
+    assert ids == list(range(len(ids)))
+    crowd.telemetry.pass_over(None)
+    assert not crowd.telemetry.has_news
+
+
+def test_an_engine_nobody_watches_remembers_no_more_the_longer_it_serves() -> None:
+    crowd = Crowd(2)
+    sizes = []
+    for turn in range(1200):
+        crowd.turn()
+        crowd.telemetry.pass_over(crowd.engine.step())
+        if turn in (400, 1199):
+            facts = crowd.telemetry._requests
+            sizes.append(sum(len(part) for part in (facts._told, facts._table_sent, facts._touched)))
+    assert sizes[1] <= sizes[0] + 3 * KEPT_FINISHED
+
+
+def test_the_engine_of_the_crowd_keeps_its_books() -> None:
+    crowd = Crowd(3)
+    engine: Engine = crowd.engine
+    for _ in range(60):
+        crowd.turn()
+        engine.step()
+    assert engine.scheduler.ledger_violations() == []
+    assert engine.scheduler.totals.preemptions > 0
