@@ -207,6 +207,22 @@ def config_from(args: argparse.Namespace) -> EngineConfig:
     )
 
 
+def _leave_deleted_folder(config: EngineConfig) -> None:
+    """Where the current folder has been deleted, stands in the root: torch's library of mathematics ends a process there.
+
+    Raises ValueError where a path was given by that folder.
+    """
+    try:
+        os.getcwd()
+    except OSError:
+        for path in (config.disk_path, config.model if config.model.endswith(".gguf") else ""):
+            if path and not os.path.isabs(os.path.expanduser(path)):
+                raise ValueError(
+                    f"the current folder has been deleted, so {path} is nowhere; give a whole path"
+                ) from None
+        os.chdir("/")
+
+
 def _stop_with_parent(stop: Callable[[], None]) -> None:
     """Stop when stdin closes, and, where the kernel offers it, when the parent dies without closing it."""
 
@@ -245,6 +261,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         config = config_from(args)
         rehearse(None, config.name)
+        _leave_deleted_folder(config)
     except (ValueError, PublishError) as error:
         reporter.failed(str(error), "")
         return 2

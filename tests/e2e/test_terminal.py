@@ -152,6 +152,27 @@ def test_a_size_of_nothing_and_a_storm_of_sizes(fake: FakeEngine, environment: d
         assert screen.exit_code() == 0
 
 
+LACKS_ALL = (
+    "cd $(mktemp -d) && rmdir $PWD && ulimit -n 24 && umask 0777 && unset HOME && "
+    "export TERM=nobody-knows NO_COLOR= TMPDIR=/nonexistent XDG_CACHE_HOME=relative PYTHONOPTIMIZE=2 && "
+    'exec "$@"'
+)
+
+
+def test_an_environment_that_lacks_all_has_a_screen(fake: FakeEngine, environment: dict[str, str]) -> None:
+    """Also the folder that snapshots go to is gone, and that is said only when one is taken."""
+    root = str(Path(__file__).parents[2])
+    with viewer(
+        environment, "attach", "fake", program=["bash", "-c", LACKS_ALL, "", *KVTOP], PYTHONPATH=root
+    ) as screen:
+        screen.wait_for(b"running")
+        screen.wait_for(b"help")
+        screen.type(b"s")
+        screen.wait_for(b"no snapshot")
+        screen.type(b"q")
+        assert screen.exit_code() == 0
+
+
 @pytest.mark.parametrize(
     ("locale", "ascii_only"),
     [

@@ -16,6 +16,7 @@ import pytest
 from engine import __main__ as program
 from engine.config import EngineConfig
 from kvtop.cli import build_parser
+from kvtop.sources.discover import live_engines
 
 NUMBERS = ("", "x", "-1", "nan", "inf", "-inf", "1e400", "9" * 5000, "0x10", "½")
 
@@ -92,7 +93,9 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [(option, value) for option, values in HOSTILE.items() for value in values], ids=repr
+    ("option", "value"),
+    [(option, value) for option, values in HOSTILE.items() for value in values],
+    ids=lambda text: repr(text)[:30],
 )
 def test_a_value_that_makes_no_sense(capsys: pytest.CaptureFixture[str], option: str, value: str) -> None:
     line = refusal(capsys, f"{option}={value}")
@@ -183,15 +186,20 @@ def engine_process(folder: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
         process.wait()
 
 
-def test_standard_streams_that_are_closed_or_full(folder: Path, engine_process: list[subprocess.Popen[bytes]]) -> None:
-    """No socket may get the number of a standard stream, and nothing that is said may end the engine."""
+def test_streams_that_are_closed_or_full_and_an_environment_that_lacks_all(
+    folder: Path, engine_process: list[subprocess.Popen[bytes]]
+) -> None:
+    """No socket may get the number of a standard stream, and nothing that is said may end the engine; nor may a folder
+    that has been deleted, a umask that allows nothing, or a home that is not there."""
     script = f"exec {sys.executable} -m kvtop engine --model random --name x <&- >&- 2>&-"
-    full = f"exec {sys.executable} -m kvtop engine --model random --name y > /dev/full 2> /dev/full"
+    odd = "cd $(mktemp -d) && rmdir $PWD && umask 0777 && export HOME=/nonexistent PYTHONOPTIMIZE=2 TMPDIR=nowhere"
+    full = f"{odd} && exec {sys.executable} -m kvtop engine --model random --name y > /dev/full 2> /dev/full"
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(program.__file__).parents[1])}
     for command in (script, full):
-        engine_process.append(subprocess.Popen(["bash", "-c", command], env={**os.environ, "OMP_NUM_THREADS": "1"}))
+        engine_process.append(subprocess.Popen(["bash", "-c", command], env=env))
     for process, name in zip(engine_process, "xy", strict=True):
         until = time.monotonic() + 120
-        while not (folder / f"{name}.ctl.sock").exists() or (folder / f"{name}.lock").stat().st_size:
+        while not [found for found in live_engines(folder, name=name) if found.alive]:
             assert process.poll() is None, "it ended"
             assert time.monotonic() < until
             time.sleep(0.1)
