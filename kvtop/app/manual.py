@@ -1,15 +1,19 @@
-"""``docs/keys.md``: the keys and the numbers, from the lists that the screen itself uses.
+"""``docs/keys.md`` and the tables of ``docs/snapshot.md``: keys and numbers, from the lists that the screen itself uses.
 
-``python -m kvtop.app.manual`` writes it, ``--check`` says whether the committed page is current.
+``python -m kvtop.app.manual`` writes them, ``--check`` says whether the committed pages are current.
 """
 
 import sys
 from pathlib import Path
 
 from kvtop.app.keys import SECTIONS
-from kvtop.views.glossary import GLOSSARY
+from kvtop.views.numbers import SECTIONS as NUMBERS
+from kvtop.views.numbers import Number, in_file
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "keys.md"
+SNAPSHOT_PAGE = PAGE.with_name("snapshot.md")
+FILE_PARTS = ("", "rates", "iteration_ms", "requests")
+"""Parts of a snapshot whose numbers have a table there; the first is its top."""
 
 
 def _cell(text: str) -> str:
@@ -31,20 +35,44 @@ def page() -> str:
             keys = " ".join(f"`{key}`" for key in action.shown.split())
             lines.append(f"| {_cell(keys)} | {_cell(action.help)} |")
     lines += ["", "## Numbers", "", 'Unknown is shown as `–`, what an engine does not expose as "not exposed".']
-    for heading, terms in GLOSSARY:
-        lines += ["", f"### {heading}", "", "| name | meaning |", "|---|---|"]
-        lines += [f"| {_cell(term.name)} | {_cell(term.meaning)} |" for term in terms]
+    for heading, entries in NUMBERS:
+        lines += ["", f"### {heading}", "", "| name | unit, and over which time | meaning |", "|---|---|---|"]
+        for entry in entries:
+            measure = entry.measure if isinstance(entry, Number) else ""
+            lines.append(f"| {_cell(entry.name)} | {_cell(measure)} | {_cell(entry.meaning)} |")
     return "\n".join(lines) + "\n"
 
 
+def _file_table(part: str) -> str:
+    """The numbers of one part of a snapshot."""
+    lines = ["| field | unit | definition |", "|---|---|---|"]
+    for number in in_file(part):
+        field = number.file.rpartition(".")[2]
+        lines.append(f"| `{field}` | {_cell(number.measure)} | {_cell(number.meaning)} |")
+    return "\n".join(lines)
+
+
+def snapshot_page(text: str) -> str:
+    """``docs/snapshot.md`` with its tables made anew: each stands between two comments that name the part."""
+    for part in FILE_PARTS:
+        begin, end = f"<!-- numbers: {part or 'top'} -->", "<!-- end of numbers -->"
+        head, found, rest = text.partition(begin)
+        if not found:
+            raise ValueError(f"{SNAPSHOT_PAGE.name} has no place for the numbers of {part or 'the top'}: {begin}")
+        text = f"{head}{begin}\n{_file_table(part)}\n{end}{rest.partition(end)[2]}"
+    return text
+
+
 def main(arguments: list[str]) -> int:
-    if "--check" in arguments:
-        if PAGE.read_text() == page():
-            return 0
-        print(f"{PAGE.name} is not what the keys and the glossary say; run: make docs", file=sys.stderr)
-        return 1
-    PAGE.write_text(page())
-    return 0
+    pages = {PAGE: page(), SNAPSHOT_PAGE: snapshot_page(SNAPSHOT_PAGE.read_text())}
+    stale = [path for path, text in pages.items() if path.read_text() != text]
+    if "--check" not in arguments:
+        for path in stale:
+            path.write_text(pages[path])
+        return 0
+    for path in stale:
+        print(f"{path.name} is not what the keys and the numbers say; run: make docs", file=sys.stderr)
+    return 1 if stale else 0
 
 
 if __name__ == "__main__":

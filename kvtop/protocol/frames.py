@@ -229,7 +229,7 @@ class Gauges(Message):
         default=None,
         description="requests admitted whose KV is still being copied to the device; neither running nor waiting",
     )
-    waiting: int | None = Field(default=None, description="requests in the queue")
+    waiting: int | None = Field(default=None, description="requests in the queue, preempted and swapped ones included")
     preempted: int | None = Field(default=None, description="of waiting, those that have run before")
 
 
@@ -246,7 +246,7 @@ class Counters(Message):
         default=None,
         description="prompt tokens looked up, once for each prompt: at its first admission, not again for its further samples",
     )
-    prefix_hit_tokens: int | None = Field(default=None, description="of those, found")
+    prefix_hit_tokens: int | None = Field(default=None, description="of those looked up, the prompt tokens found")
     recomputed_tokens: int | None = Field(
         default=None, description="tokens computed again after a preemption, which had taken their KV from the request"
     )
@@ -258,7 +258,10 @@ class Counters(Message):
         default=None, description="requests aborted, by command, client or preempt_action=abort"
     )
     errored: int | None = Field(default=None, description="requests that ended with an error")
-    preemptions: int | None = Field(default=None, description="preemptions")
+    preemptions: int | None = Field(
+        default=None,
+        description="times a running request lost its blocks, or had them swapped out, for others or by command",
+    )
     evictions: int | None = Field(default=None, description="cached blocks whose content was dropped for new content")
     host_offload_bytes: int | None = Field(default=None, description="KV bytes copied from the device to the host")
     host_promotions: int | None = Field(default=None, description="blocks brought back from the host to the device")
@@ -267,7 +270,7 @@ class Counters(Message):
     )
     disk_promotions: int | None = Field(default=None, description="blocks brought back from the disk to the device")
     ledger_checks: int | None = Field(default=None, description="checks that blocks and references add up")
-    ledger_violations: int | None = Field(default=None, description="violations those checks found")
+    ledger_violations: int | None = Field(default=None, description="contradictions that those checks found")
 
 
 class TierTraffic(Message):

@@ -18,28 +18,27 @@ from kvtop.protocol import ROUTINE_EVENTS, Durations, Event, Hello, TierLevel
 from kvtop.state import BlockArrays, EngineState, LogEntry, RequestRow
 from kvtop.state.ledger import check
 from kvtop.state.tiers import total_name
+from kvtop.views.numbers import LONG_WINDOW, RATE_WINDOW, SINCE_START, in_file, numbers, sent_as_it_is
 
 SCHEMA = "kvtop.snapshot/1"
 EVENTS = 200
 """Latest events a snapshot holds, and as many of those that are not routine."""
 
-RATE_WINDOW = 5.0
-LATENCY_WINDOW = 60.0
-
-UNITS = {
+UNITS = {number.file: number.measure for number in numbers() if number.file} | {
     "taken": "ISO 8601, UTC, the viewer's clock",
+    "started, wall": "Unix seconds, the engine's clock",
+    "mono": "seconds of the engine's monotonic clock",
     "*_bytes, bytes_per_token": "bytes",
     "*_blocks, kv_blocks_*": "blocks of geometry.block_size tokens",
-    "*_tokens, live_cached_tokens, prefix_cache_hits, prefix_cache_queries": "tokens",
-    "*_time, ttft, tpot, *_s, p50, p95, window": "seconds",
-    "arrival, started, wall": "Unix seconds, the engine's clock",
-    "mono": "seconds of the engine's monotonic clock",
+    "*_tokens": "tokens",
+    "*_s, p50, p95, window": "seconds",
     "*_ms, ms_per_block_*": "milliseconds",
-    "bytes_*_per_s": "bytes per second over window",
-    "rates": "per second over the window named beside them",
-    "admissions, preemptions, evictions, host_promotions, counters": "totals since the engine started",
-    "batch_size_by_iteration": "requests in the batch of each of the last iterations, oldest first",
+    "counters": SINCE_START,
 }
+"""Of numbers by their names; then of what their table does not list, by patterns."""
+
+_TOLD_ELSEWHERE = {"iteration", "batch_size_by_iteration", "ledger_violations"}
+"""Numbers at the top of the document that are not among its headlines."""
 
 
 def snapshot_document(state: EngineState, wall: float, now: float) -> dict[str, Any]:
@@ -132,21 +131,12 @@ def _headline(hello: Hello, state: EngineState) -> dict[str, Any]:
     if "kv_blocks_active" in gauges and "kv_blocks_shared" in gauges:
         held = gauges["kv_blocks_active"] + gauges["kv_blocks_shared"]
     used = None if held is None or block_bytes is None else held * block_bytes
-    return {
+    levels: dict[str, dict[str, Any]] = {"gauges": gauges, "counters": counters}
+    sent = {number.file: sent_as_it_is(levels, number) for number in in_file() if number.file not in _TOLD_ELSEWHERE}
+    return sent | {
         "kv_capacity_bytes": None if total is None or block_bytes is None else total * block_bytes,
         "kv_bytes_used": gauges.get("kv_bytes_used", used),
         "kv_blocks_total": total,
-        "kv_blocks_free": gauges.get("kv_blocks_free"),
-        "live_cached_tokens": gauges.get("kv_tokens"),
-        "active_sequences": gauges.get("running"),
-        "waiting_sequences": gauges.get("waiting"),
-        "admissions": counters.get("admissions"),
-        "preemptions": counters.get("preemptions"),
-        "evictions": counters.get("evictions"),
-        "prefix_cache_hits": counters.get("prefix_hit_tokens"),
-        "prefix_cache_queries": counters.get("prefix_query_tokens"),
-        "host_offload_bytes": counters.get("host_offload_bytes"),
-        "host_promotions": counters.get("host_promotions"),
     }
 
 
@@ -166,9 +156,9 @@ def _rates(state: EngineState, mono: float | None) -> dict[str, Any]:
 
 def _latencies(state: EngineState, mono: float | None) -> dict[str, Any]:
     """Nearest-rank percentiles over the requests that got their first token (ttft) or finished (tpot) in the window."""
-    found: dict[str, Any] = {"window": LATENCY_WINDOW}
+    found: dict[str, Any] = {"window": LONG_WINDOW}
     for name, latencies in (("ttft", state.ttft), ("tpot", state.tpot)):
-        summary = latencies.summary(mono, LATENCY_WINDOW)
+        summary = latencies.summary(mono, LONG_WINDOW)
         none = 0 if state.requests is not None else None
         found[name] = {"p50": None, "p95": None, "n": none} if summary is None else summary._asdict()
     return found
@@ -185,7 +175,7 @@ def _tiers(state: EngineState, mono: float | None) -> list[dict[str, Any]] | Non
 
     found = []
     for level in state.tiers:
-        hits, misses = (rate(level, name, LATENCY_WINDOW) for name in ("hit_tokens", "miss_tokens"))
+        hits, misses = (rate(level, name, LONG_WINDOW) for name in ("hit_tokens", "miss_tokens"))
         looked_up = None if hits is None or misses is None else hits + misses
         found.append(
             level.model_dump()
@@ -193,7 +183,7 @@ def _tiers(state: EngineState, mono: float | None) -> list[dict[str, Any]] | Non
                 "window": rates.span(mono, RATE_WINDOW),
                 "bytes_in_per_s": rate(level, "bytes_in", RATE_WINDOW),
                 "bytes_out_per_s": rate(level, "bytes_out", RATE_WINDOW),
-                "hit_window": rates.span(mono, LATENCY_WINDOW),
+                "hit_window": rates.span(mono, LONG_WINDOW),
                 "hit_share": None if hits is None or not looked_up else hits / looked_up,
             }
         )

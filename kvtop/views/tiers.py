@@ -12,10 +12,10 @@ from kvtop.views.exposure import message_rows, not_exposed
 from kvtop.views.fit import Span, exactly, fit, line, part
 from kvtop.views.format import UNKNOWN, Number, count, percent, plural, rate, seconds
 from kvtop.views.glyphs import UNICODE, Glyphs
+from kvtop.views.numbers import LONG_WINDOW, RATE_WINDOW
 from kvtop.views.rows import Role, Row, RowBuilder, clean
 
-FLOW_WINDOW = 5.0
-HIT_WINDOW = 60.0
+FLOW_WINDOW, HIT_WINDOW = RATE_WINDOW, LONG_WINDOW
 WINDOWS = f"MB/s {FLOW_WINDOW:g}s · hit {HIT_WINDOW:g}s"
 """What flow and hits are taken over; the other figures of the table are levels, or totals since the start."""
 

@@ -6,8 +6,8 @@ from kvtop.protocol import Hello
 from kvtop.term.keys import Section
 from kvtop.views import format
 from kvtop.views.block_states import ALL, role_of
-from kvtop.views.glossary import GLOSSARY
 from kvtop.views.glyphs import Glyphs
+from kvtop.views.numbers import SECTIONS
 from kvtop.views.rows import HEAT_STEPS, OWNERS, Role, Row, RowBuilder, clean
 from panels.dialogs.wrapping import wrapped
 
@@ -69,8 +69,8 @@ def _policy_rows(width: int, hello: Hello | None) -> list[Row]:
 def help_rows(width: int, hello: Hello | None, glyphs: Glyphs, keys: Sequence[Section]) -> list[Row]:
     """Everything, from top to bottom, in rows of ``width`` cells."""
     rows = _key_rows(width, keys)[1:]
-    for heading, terms in GLOSSARY:
+    for heading, entries in SECTIONS:
         rows += _heading(heading, width)
-        for term in terms:
-            rows += _entry(term.name, term.meaning, width, TERM_COLUMN, Role.STRONG)
+        for entry in entries:
+            rows += _entry(entry.name, entry.text, width, TERM_COLUMN, Role.STRONG)
     return glyphs.rows([*rows, *_glyph_rows(width, glyphs), *_policy_rows(width, hello)])

@@ -6,8 +6,8 @@ from kvtop.app.keys import SECTIONS
 from kvtop.views.answer import Answer, outcome
 from kvtop.views.block_states import STATES, role_of
 from kvtop.views.columns import COLUMNS
-from kvtop.views.glossary import GLOSSARY
 from kvtop.views.glyphs import ASCII, UNICODE, Glyphs
+from kvtop.views.numbers import SECTIONS as NUMBERS
 from kvtop.views.rows import HIGHLIGHT, Role, Row
 from panels.dialogs.help_text import help_rows
 from panels.dialogs.wrapping import wrapped
@@ -59,7 +59,7 @@ def test_help_explains_every_key_number_glyph_and_policy(glyphs: Glyphs, width: 
     for action in (a for section in SECTIONS for a in section.actions):
         assert glyphs.text(f"{action.shown.split()[0]} ") in text
         assert glyphs.text(action.help).split()[0] in text
-    for _, terms in GLOSSARY:
+    for _, terms in NUMBERS:
         for term in terms:
             assert glyphs.text(" ".join(term.meaning.split()[:3])) in text
     for state in (s.name for s in STATES):
@@ -78,5 +78,5 @@ def test_outcomes_are_sentences() -> None:
 
 
 def test_every_column_of_the_requests_table_is_explained() -> None:
-    explained = {name.strip() for _, terms in GLOSSARY for term in terms for name in term.name.split(",")}
+    explained = {name.strip() for _, terms in NUMBERS for term in terms for name in term.name.split(",")}
     assert {column.title for column in COLUMNS} - {"id"} <= explained

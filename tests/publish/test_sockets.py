@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kvtop.protocol import Hello
+from kvtop.protocol import Hello, Reply
 from kvtop.publish import Publisher, PublishError
 from tests.publish.kit import PATIENCE, FakeEngine, Peer, hello, running
 
@@ -151,7 +151,9 @@ def test_stopping_without_having_started_is_fine(folder: Path) -> None:
 def test_the_asker_is_who_the_kernel_says(folder: Path) -> None:
     with running(folder) as engine, Peer(folder / "toy.ctl.sock") as peer:
         peer.read()
-        peer.send({"type": "pause", "id": "1", "uid": 0, "pid": 1})
-        peer.read()
+        peer.send({"type": "pause", "id": "0", "uid": 0, "pid": 1})
+        assert "does not know the field 'pid'" in peer.of(Reply).message
+        peer.send({"type": "pause", "id": "1"})
+        peer.of(Reply)
         assert isinstance(engine, FakeEngine)
         assert engine.asked == [(os.getuid(), os.getpid())]

@@ -1,0 +1,460 @@
+"""Every number's one definition: what it means, its unit, over which time it is taken, and which facts it comes from.
+
+The help on the screen, ``docs/keys.md``, the tables of ``docs/snapshot.md`` and the snapshot's headline fields and units are
+made of this table. A number that engines send as it is shown is defined where it is sent, in `kvtop.protocol.frames`, and
+only named here: its ``sources`` is that one field, and its meaning is the field's.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from kvtop.protocol import Batch, Counters, Durations, Gauges, Message, RequestChange, TierLevel
+
+RATE_WINDOW = 5.0
+"""Seconds over which rates a second are taken."""
+
+LONG_WINDOW = 60.0
+"""Seconds over which what happens seldom is taken: shares of hits, latencies, rates a minute."""
+
+LAST_5_S = f"mean of the last {RATE_WINDOW:g} s"
+LAST_60_S = f"mean of the last {LONG_WINDOW:g} s"
+OVER_60_S = f"last {LONG_WINDOW:g} s"
+SINCE_START = "since the engine's start"
+
+_SENT: dict[str, type[Message]] = {
+    "gauges": Gauges,
+    "counters": Counters,
+    "durations": Durations,
+    "batch": Batch,
+    "tiers": TierLevel,
+    "requests": RequestChange,
+}
+"""Where engines send numbers: the first part of a source."""
+
+
+class Term(NamedTuple):
+    """A word of the screen that is no number. ``name`` as the screen shows it."""
+
+    name: str
+    meaning: str
+
+    @property
+    def text(self) -> str:
+        return self.meaning
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """One number.
+
+    Attributes:
+        name: As the screen shows it; empty where it is in files only.
+        unit: What it counts or measures.
+        sources: The facts it comes from: ``gauges.running``, ``counters.evictions``, ``requests.queue_s`` …
+        own: Its meaning, where it is not that of its one source.
+        window: Over which time; empty for a level.
+        file: Its name in a snapshot: a field at the top, or ``rates.prefill_tokens``, ``requests.queue_time`` …
+        beside: What the screen shows with it.
+    """
+
+    name: str
+    unit: str
+    sources: tuple[str, ...]
+    own: str = ""
+    window: str = ""
+    file: str = ""
+    beside: str = ""
+
+    @property
+    def meaning(self) -> str:
+        return self.own or sent_meaning(self.sources[0])
+
+    @property
+    def measure(self) -> str:
+        """Unit and window: ``tokens/s, mean of the last 5 s``."""
+        return f"{self.unit}, {self.window}" if self.window else self.unit
+
+    @property
+    def text(self) -> str:
+        """For the help: all of it."""
+        return f"{self.meaning} ({self.measure})" + (f"; {self.beside}" if self.beside else "")
+
+
+class Section(NamedTuple):
+    name: str
+    entries: tuple[Number | Term, ...]
+
+
+def sent_meaning(source: str) -> str:
+    """The protocol's own definition of a field that engines send. Raises KeyError where there is no such field."""
+    part, _, field = source.partition(".")
+    said = _SENT[part].model_fields[field].description
+    assert said is not None, f"{source} has no description"
+    return said
+
+
+_UNITS = (
+    ("tokens", "tokens"),
+    ("bytes", "bytes"),
+    ("stall_ms", "milliseconds"),
+    ("ms_per_block", "milliseconds"),
+    ("blocks", "blocks"),
+    ("promotions", "blocks"),
+    ("evictions", "blocks"),
+    ("drops", "blocks"),
+    ("usage", "share"),
+    ("iterations", "iterations"),
+    ("preemptions", "times"),
+    ("stalls", "times"),
+    ("failures", "copies"),
+    ("ledger_checks", "checks"),
+    ("ledger_violations", "contradictions"),
+)
+"""Units by what is in a field's name, the first that is; what is in none of them counts requests."""
+
+
+def _unit(field: str) -> str:
+    return next((unit for part, unit in _UNITS if part in field), "requests")
+
+
+def _since_start(name: str, source: str, unit: str, file: str = "") -> Number:
+    return Number(name, unit, (source,), window=SINCE_START, file=file)
+
+
+def _blocks(name: str, file: str = "") -> Number:
+    return Number(name, "blocks", (f"gauges.kv_blocks_{name}",), file=file)
+
+
+HEADER = Section(
+    "Header and capacity",
+    (
+        Number("prefill", "tokens/s", ("counters.prefill_tokens",), window=LAST_5_S, file="rates.prefill_tokens"),
+        Number("decode", "tokens/s", ("counters.decode_tokens",), window=LAST_5_S, file="rates.decode_tokens"),
+        Number(
+            "KV used",
+            "blocks, and share of the pool",
+            ("gauges.kv_blocks_active", "gauges.kv_blocks_shared"),
+            "blocks in at least one block table, active and shared; pinned, copying and transfer ones, which nobody else can "
+            "have either, are told beside it, and turn it red with them",
+        ),
+        _blocks("free", "kv_blocks_free"),
+        _blocks("cached"),
+        _blocks("active"),
+        _blocks("shared"),
+        _blocks("reserved"),
+        _blocks("pinned"),
+        _blocks("transfer"),
+        Number(
+            "hit",
+            "share",
+            ("counters.prefix_hit_tokens", "counters.prefix_query_tokens"),
+            "of the prompt tokens looked up in the prefix cache, those found",
+            f"{OVER_60_S}; (ever): {SINCE_START}",
+        ),
+        Number(
+            "ttft",
+            "seconds",
+            ("requests.ttft_s",),
+            "time to first token, from a request's arrival to its first output token: p50 and p95 of n requests",
+            f"those that got it in the {OVER_60_S}",
+            "latencies.ttft",
+        ),
+        Number(
+            "tpot",
+            "seconds",
+            ("requests.tpot_s",),
+            "time per output token after the first, (last - first) / (tokens - 1): p50 and p95 of n requests",
+            f"those that finished in the {OVER_60_S}",
+            "latencies.tpot",
+        ),
+        Number("preempt/min", "preemptions a minute", ("counters.preemptions",), window=LAST_60_S),
+        Number("evict/min", "blocks a minute", ("counters.evictions",), window=LAST_60_S),
+        Number(
+            "schedule",
+            "milliseconds",
+            ("durations.schedule",),
+            window="mean of the latest iterations, as many as named",
+            file="iteration_ms.schedule_ms",
+        ),
+        Number(
+            "forward",
+            "milliseconds",
+            ("durations.forward",),
+            window="mean of the latest iterations, as many as named",
+            file="iteration_ms.forward_ms",
+        ),
+        Number("iteration", "iterations", ("counters.iterations",), window=SINCE_START, file="iteration"),
+        Number("it/s", "iterations/s", ("counters.iterations",), window=LAST_5_S, file="rates.iterations"),
+        Term(
+            "STUCK",
+            "the engine's watchdog: work waits and nothing comes of it, for how long, and which way of standing still it is",
+        ),
+        Term(
+            "live, stale",
+            "stale: time since the last frame came, by this machine's clock, once it is over 2 s and the engine is neither "
+            "idle nor paused",
+        ),
+        Number(
+            "most blocks",
+            "blocks, and share of the pool",
+            ("requests.blocks",),
+            "who holds most: letter on the map, request, blocks in its table; shared blocks count for each",
+        ),
+    ),
+)
+
+MAP = Section(
+    "Block map",
+    (
+        Term("cell", "one block, or the blocks the title says; a cell of several shows what most of them are"),
+        Term("fill", "tokens written to the block, of the tokens it can hold"),
+        Term("refs", "block tables that hold the block"),
+        Term("hash", "its key in the prefix cache; a block with a hash outlives its owner"),
+        Term("age", "time since the block was last allocated, written, shared or released"),
+        Term("logical", "place of the block in its owner's block table: tokens logical x block size and on"),
+    ),
+)
+
+REQUESTS = Section(
+    "Requests and queue",
+    (
+        Term(
+            "state",
+            "waiting, prefill, decode, preempted (waits again), done and why; swap host, swap disk: waits, its KV kept in that "
+            "tier; loading: its KV is coming back",
+        ),
+        Number("pri", "rank", ("requests.priority",), file="requests.priority"),
+        Number("prompt", "tokens", ("requests.prompt_tokens",), file="requests.input_tokens"),
+        Number("cached", "tokens", ("requests.cached_tokens",), file="requests.cached_tokens"),
+        Number(
+            "computed",
+            "tokens",
+            ("requests.computed_tokens",),
+            file="requests.computed_tokens",
+            beside="during prefill also the share of the prompt",
+        ),
+        Number(
+            "output",
+            "tokens",
+            ("requests.output_tokens",),
+            file="requests.output_tokens",
+            beside="of the most it may produce",
+        ),
+        Number(
+            "blocks",
+            "blocks",
+            ("requests.blocks",),
+            file="requests.allocated_blocks",
+            beside="+n: reserved, n p: pinned",
+        ),
+        Number(
+            "wait",
+            "seconds",
+            ("requests.queue_s",),
+            "waiting for admission, after preemptions too, swapped and loading included, and the running wait",
+            file="requests.queue_time",
+        ),
+        Number(
+            "prefill, decode",
+            "seconds",
+            ("requests.prefill_s", "requests.decode_s"),
+            "in that phase, the running phase included",
+        ),
+        Number("pre", "times", ("requests.preemptions",), file="requests.preemptions"),
+        Number("recomp", "tokens", ("requests.recomputed_tokens",), file="requests.recomputed_tokens"),
+        Term("end", "why it ended: stop, length, abort, error"),
+        Term("sample", 'of several outputs of one prompt, which this is: 2/4; with "beam", of a beam search'),
+        Number(
+            "score",
+            "log-probability",
+            ("requests.score",),
+            file="requests.score",
+            beside="the nearer to 0, the likelier",
+        ),
+        Term("label", "workload class or tenant"),
+        Number("oldest", "seconds", ("requests.queue_s",), "the longest wait of those who wait now"),
+        Term(
+            "verdict",
+            "why the head of the queue was not admitted in the latest iteration: what it needs, what there is, which rule "
+            "said no",
+        ),
+    ),
+)
+
+TIERS = Section(
+    "Tiers",
+    (
+        Number(
+            "kept below the device's",
+            "blocks, and their share of the device's",
+            ("tiers.blocks_cached", "tiers.blocks_held"),
+            "blocks with content in lower tiers: what the tiers add to the device; content in two tiers counts twice",
+        ),
+        Term("contents", "bar over all blocks of the tier: held for swapped requests, cached, being copied, free"),
+        Number(
+            "used",
+            "blocks, of all of the tier",
+            ("tiers.blocks_total", "tiers.blocks_free"),
+            "blocks of the tier that are not free; on the device cached ones too, unlike KV used",
+        ),
+        Number("held", "blocks", ("tiers.blocks_held",)),
+        Number(
+            "in, out",
+            "MB/s (10^6 bytes)",
+            ("tiers.bytes_in", "tiers.bytes_out"),
+            "copied into the tier, and out of it to be used",
+            LAST_5_S,
+        ),
+        Number(
+            "ms/block",
+            "milliseconds",
+            ("tiers.ms_per_block_in", "tiers.ms_per_block_out"),
+            "to copy one block in / out",
+            "mean of the latest copies",
+        ),
+        Number(
+            "hit, in the tiers",
+            "share",
+            ("tiers.hit_tokens", "tiers.miss_tokens"),
+            "of the prompt tokens looked up in this tier, those found there",
+            OVER_60_S,
+            "tiers.hit_share",
+        ),
+        _since_start("hits", "tiers.hit_tokens", "tokens"),
+        Number(
+            "stalls",
+            "times, and how long in all",
+            ("tiers.stalls", "tiers.stall_ms"),
+            "waits of the batch for copies of this tier; one that lasts is one",
+            SINCE_START,
+        ),
+        _since_start("drops", "tiers.drops", "blocks"),
+        Number(
+            "ahead",
+            "blocks hit since / all of them",
+            ("tiers.prefetch_used_blocks", "tiers.prefetched_blocks"),
+            "brought to the device before a request was admitted for them (wide screens)",
+            SINCE_START,
+        ),
+        _since_start("fails", "tiers.failures", "copies"),
+    ),
+)
+
+EVENTS = Section(
+    "Events",
+    (
+        Term("preempt", "who lost its blocks, to whom, why; tokens and compute seconds given up, blocks released"),
+        Term("swap out, swap in", "KV of a request copied to a lower tier, and back: nothing is computed again"),
+        Term("load failed", "a copy from a lower tier failed or came back wrong; what it held is computed again"),
+        Term("tier drop", "a full tier gave up content, or refused it"),
+        Term(
+            "abort, error",
+            "a request that did not come to its end: somebody wanted no more of it, or it could not go on",
+        ),
+        Term("watchdog", "work waits and nothing comes of it: since when and why; over: it goes on"),
+        Term("evict", "cached blocks that lost their content because others needed them"),
+        Term("policy", "who changed which policy from what to what; the iteration is the first under the new rule"),
+    ),
+)
+
+SECTIONS: tuple[Section, ...] = (HEADER, MAP, REQUESTS, TIERS, EVENTS)
+"""In the order of the help."""
+
+IN_FILES: tuple[Number, ...] = (
+    Number("", "bytes", (), "device pool: blocks x tokens in a block x KV bytes of a token", file="kv_capacity_bytes"),
+    Number("", "bytes", ("gauges.kv_bytes_used",), file="kv_bytes_used"),
+    Number("", "blocks", ("gauges.kv_blocks_total",), file="kv_blocks_total"),
+    Number("", "tokens", ("gauges.kv_tokens",), file="live_cached_tokens"),
+    Number("", "requests", ("gauges.running",), file="active_sequences"),
+    Number("", "requests", ("gauges.waiting",), file="waiting_sequences"),
+    _since_start("", "counters.admissions", "requests", "admissions"),
+    _since_start("", "counters.preemptions", "times", "preemptions"),
+    _since_start("", "counters.evictions", "blocks", "evictions"),
+    _since_start("", "counters.prefix_hit_tokens", "tokens", "prefix_cache_hits"),
+    _since_start("", "counters.prefix_query_tokens", "tokens", "prefix_cache_queries"),
+    _since_start("", "counters.host_offload_bytes", "bytes", "host_offload_bytes"),
+    _since_start("", "counters.host_promotions", "blocks", "host_promotions"),
+    _since_start("", "counters.disk_offload_bytes", "bytes", "disk_offload_bytes"),
+    _since_start("", "counters.disk_promotions", "blocks", "disk_promotions"),
+    _since_start("", "counters.ledger_violations", "contradictions", "ledger_violations"),
+    Number(
+        "",
+        "requests",
+        ("batch.prefill_requests", "batch.decode_requests"),
+        "in the batch of each of the last iterations (512 at most), oldest first; of iterations that reached the viewer merged "
+        "into one frame, the last",
+        file="batch_size_by_iteration",
+    ),
+    Number("", "preemptions/s", ("counters.preemptions",), window=LAST_5_S, file="rates.preemptions"),
+    Number("", "blocks/s", ("counters.evictions",), window=LAST_5_S, file="rates.evictions"),
+    Number(
+        "",
+        "share",
+        ("counters.prefix_hit_tokens", "counters.prefix_query_tokens"),
+        "of the prompt tokens looked up in the prefix cache, those found",
+        f"last {RATE_WINDOW:g} s",
+        "rates.prefix_hit_share",
+    ),
+    Number(
+        "",
+        "share",
+        ("counters.prefix_hit_tokens", "counters.prefix_query_tokens"),
+        "of the prompt tokens looked up in the prefix cache, those found",
+        SINCE_START,
+        "rates.prefix_hit_share_since_start",
+    ),
+    *(
+        Number(
+            "",
+            "milliseconds",
+            (f"durations.{part}",),
+            window="mean of the latest iterations, as many as named",
+            file=f"iteration_ms.{part}_ms",
+        )
+        for part in Durations.model_fields
+        if part not in ("schedule", "forward")
+    ),
+    Number("", "bytes/s", ("tiers.bytes_in",), window=LAST_5_S, file="tiers.bytes_in_per_s"),
+    Number("", "bytes/s", ("tiers.bytes_out",), window=LAST_5_S, file="tiers.bytes_out_per_s"),
+    Number("", "Unix seconds", ("requests.arrival",), "when it arrived", file="requests.arrival"),
+    Number("", "tokens", ("requests.max_tokens",), file="requests.max_output_tokens"),
+    Number("", "requests", ("requests.siblings",), file="requests.siblings"),
+    *(Number("", _unit(name), (f"gauges.{name}",), file=f"gauges.{name}") for name in Gauges.model_fields),
+    *(_since_start("", f"counters.{name}", _unit(name), f"counters.{name}") for name in Counters.model_fields),
+    *(
+        Number("", _unit(name), (f"tiers.{name}",), file=f"tiers.{name}")
+        for name in TierLevel.model_fields
+        if name not in ("tier", "group")
+    ),
+    Number("", "blocks", ("requests.reserved_blocks",), file="requests.reserved_blocks"),
+    Number("", "blocks", ("requests.pinned_blocks",), file="requests.pinned_blocks"),
+    Number(
+        "", "seconds", ("requests.prefill_s",), "in prefill, the running phase included", file="requests.prefill_time"
+    ),
+    Number("", "seconds", ("requests.decode_s",), "in decode, the running phase included", file="requests.decode_time"),
+    Number("", "seconds", ("requests.ttft_s",), file="requests.ttft"),
+    Number("", "seconds", ("requests.tpot_s",), file="requests.tpot"),
+)
+"""Numbers that snapshots hold and no line of the help names."""
+
+
+def numbers() -> Iterator[Number]:
+    """All of them, those of the help first."""
+    for section in SECTIONS:
+        yield from (entry for entry in section.entries if isinstance(entry, Number))
+    yield from IN_FILES
+
+
+def in_file(part: str = "") -> list[Number]:
+    """Those in a part of a snapshot (``requests``, ``rates``), or, without one, at its top."""
+    found = [number for number in numbers() if number.file]
+    return [number for number in found if number.file.rpartition(".")[0] == part]
+
+
+def sent_as_it_is(levels: dict[str, dict[str, Any]], number: Number) -> Any:
+    """Its value where it is one that an engine sent, of ``levels`` by the first part of sources; None: not exposed."""
+    if len(number.sources) != 1:
+        return None
+    part, _, field = number.sources[0].partition(".")
+    return levels.get(part, {}).get(field)
