@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from engine.requests.batch import DeviceLost, Runner, StepOutput
 from engine.requests.request import Request
 from engine.scheduling.kv_switch import Storage
-from engine.scheduling.output import Plan
+from engine.scheduling.output import SchedulerOutput
 from engine.scheduling.scheduler import Scheduler
 from engine.words import counted, one_line
 
@@ -27,7 +27,7 @@ class Step:
     """What one iteration did. Durations in milliseconds, times in monotonic seconds."""
 
     iteration: int
-    plan: Plan
+    plan: SchedulerOutput
     finished: list[Request]
     schedule_ms: float
     prepare_ms: float
@@ -128,7 +128,7 @@ class Engine:
             self._fatal(plan, attempt),
         )
 
-    def _attempt(self, plan: Plan) -> Attempt:
+    def _attempt(self, plan: SchedulerOutput) -> Attempt:
         """Computes the batch, a second time where the first fails.
 
         Items can be computed again: they write where nothing is read yet. Copies cannot, since the source of one may have
@@ -156,7 +156,7 @@ class Engine:
                     break
         return attempt
 
-    def _fatal(self, plan: Plan, attempt: Attempt) -> str | None:
+    def _fatal(self, plan: SchedulerOutput, attempt: Attempt) -> str | None:
         if not attempt.failed:
             self.failed_steps = 0 if plan.items else self.failed_steps
             return None

@@ -12,7 +12,7 @@ import numpy as np
 
 from engine.memory.places import cached_table
 from engine.memory.pool import BlockPool
-from engine.requests.request import NO_BLOCK
+from engine.requests.request import NULL_BLOCK
 from engine.words import counted
 
 
@@ -45,7 +45,7 @@ class Pins:
         """
         pool, most = self._pool, int(limit * self._pool.total)
         found = cached_table(pool, len(hashes), hashes.__getitem__)
-        blocks = [block for block in found if block != NO_BLOCK]
+        blocks = [block for block in found if block != NULL_BLOCK]
         if not blocks:
             raise ValueError(f"no complete block of {name} is in the prefix cache, so there is nothing to pin")
         before = self.by_name.get(name)
@@ -68,7 +68,7 @@ class Pins:
         if before is not None:
             self.unpin(name)
         self.by_name[name] = Pin(
-            name, num, blocks, [hash_ for block, hash_ in zip(found, hashes, strict=False) if block != NO_BLOCK]
+            name, num, blocks, [hash_ for block, hash_ in zip(found, hashes, strict=False) if block != NULL_BLOCK]
         )
         return self.by_name[name]
 

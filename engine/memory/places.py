@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from engine.memory.pool import BlockPool
 from engine.memory.window import first_seen
-from engine.requests.request import NO_BLOCK
+from engine.requests.request import NULL_BLOCK
 
 
 def places(pool: BlockPool, start: int, end: int) -> range:
@@ -37,10 +37,10 @@ def first_needed_place(pool: BlockPool, group: int, position: int) -> int:
 def cached_table(pool: BlockPool, complete: int, hash_at: Callable[[int], int]) -> list[int]:
     """The table of the longest prefix, of ``complete`` places at most, after which one could go on with what the pool
     finds: all blocks of groups that see all, and of the others those that the next token's window reaches into.
-    `NO_BLOCK` where nothing is needed. Of the hashes, by place, no more are asked for than that takes.
+    `NULL_BLOCK` where nothing is needed. Of the hashes, by place, no more are asked for than that takes.
     """
     groups, windows = pool.groups, pool.windows
-    table, end = [NO_BLOCK] * complete, complete
+    table, end = [NULL_BLOCK] * complete, complete
     for place in range(complete):
         if windows[place % groups] is None:
             block = pool.lookup(hash_at(place))

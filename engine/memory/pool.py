@@ -1,17 +1,17 @@
 """The block pool: who holds which block of KV memory. What a block goes through is in `engine.memory.lifecycle`; what pins,
-copies to other tiers and compaction do to it in `pinning`, `travel` and `moving` beside it.
+copies to other tiers and compaction do to it in `kept`, `travel` and `moving` beside it.
 
 Nothing here is O(blocks) but what is asked for keyframes, `reset_hashes` (O(hashed blocks)) and `set_eviction`.
 """
 
+from engine.memory.kept import KeptBlocks
 from engine.memory.lifecycle import PoolError
 from engine.memory.moving import MovableBlocks
-from engine.memory.pinning import PinnedBlocks
 from engine.memory.prefix import NO_HASH
 from engine.memory.travel import TravellingBlocks
 
 
-class BlockPool(PinnedBlocks, TravellingBlocks, MovableBlocks):
+class BlockPool(KeptBlocks, TravellingBlocks, MovableBlocks):
     """All of one tier's blocks. The arrays are described at `Blocks`; read them, and change them by the methods."""
 
     def reset_hashes(self) -> int:

@@ -1,7 +1,7 @@
 """The state of one beam search, shared by the requests that are its beams.
 
-A search of width W is W requests, the *members*, each in a fixed *slot*. The first, the *leader*, stands for all of them
-in the queue; the others are in its ``samples`` while they are *parked*: before their first token, and while the group is
+A search of width W is W requests, the *members*, each in a fixed *lane*. The first, the *leader*, stands for all of them
+in the queue; the others are in its ``samples`` while they are *parked*: before their first token, and while the search is
 preempted. A member that holds a beam is *live*; it is *awake* while it is not parked.
 """
 
@@ -28,8 +28,8 @@ M = TypeVar("M", bound=Member)
 
 @dataclass(slots=True, eq=False)
 class Beam(Generic[M]):
-    """``members`` by slot. ``order``: the slots of the live ones, best first. ``reported``: by slot, what follows each
-    beam that has been computed to its end; when all have reported, the group takes its next step."""
+    """``members`` by lane. ``order``: the lanes of the live ones, best first. ``reported``: by lane, what follows each
+    beam that has been computed to its end; when all have reported, the search takes its next step."""
 
     search: Search
     members: list[M]
@@ -48,34 +48,34 @@ class Beam(Generic[M]):
     @property
     def live(self) -> list[M]:
         """Best first."""
-        return [self.members[slot] for slot in self.order]
+        return [self.members[lane] for lane in self.order]
 
     @property
     def awake(self) -> list[M]:
-        """By slot. Of a group that waits, the leader alone."""
+        """By lane. Of a search that waits, the leader alone."""
         return [member for member in self.members if member not in self.leader.samples]
 
     @property
     def asleep(self) -> list[int]:
-        """The slots of live members that are parked: they go on when what they share with others is computed again."""
-        return [slot for slot in sorted(self.order) if self.members[slot] in self.leader.samples]
+        """The lanes of live members that are parked: they go on when what they share with others is computed again."""
+        return [lane for lane in sorted(self.order) if self.members[lane] in self.leader.samples]
 
     @property
     def seen(self) -> list[M]:
         """Those that ever had a token of their own; of the others nobody was told."""
         return [m for m in self.members if m is self.leader or m.admissions or m.output_tokens]
 
-    def slot_of(self, request: M) -> int:
+    def lane_of(self, request: M) -> int:
         return self.members.index(request)
 
-    def kin(self, slot: int, block_size: int) -> tuple[M, int]:
-        """The live member of a lower slot with which that of ``slot`` begins alike for longest, and for how many tokens,
+    def kin(self, lane: int, block_size: int) -> tuple[M, int]:
+        """The live member of a lower lane with which that of ``lane`` begins alike for longest, and for how many tokens,
         in complete blocks. A member without a beam will fork from one that is as long as the leader."""
-        if slot not in self.order:
+        if lane not in self.order:
             return self.leader, len(self.leader.token_ids) // block_size * block_size
-        own = self.members[slot].token_ids
+        own = self.members[lane].token_ids
         best, tokens = self.leader, 0
-        for other in (self.members[lower] for lower in range(slot) if lower in self.order):
+        for other in (self.members[lower] for lower in range(lane) if lower in self.order):
             alike = _alike(own, other.token_ids, block_size)
             if alike > tokens:
                 best, tokens = other, alike

@@ -62,14 +62,14 @@ class PhaseTimes:
     decode: float = 0.0
 
 
-NO_BLOCK = -1
+NULL_BLOCK = -1
 """In a block table: there was a block, and nobody needs it there any more."""
 
 
 @dataclass(slots=True, eq=False)
 class Request:
     """One sequence. ``token_ids`` holds prompt then output; ``block_table[i]`` holds the KV of positions
-    ``i*block_size …`` (with several KV groups see `engine.memory.groups`); positions below ``computed`` have their KV
+    ``i*block_size …`` (with several KV groups see `engine.memory.groups`); positions below ``computed_tokens`` have their KV
     written."""
 
     num: int
@@ -95,10 +95,10 @@ class Request:
     """What parts of it are worth keeping in the cache, and for how long."""
     samples: list["Request"] = field(default_factory=list)
     """Further samples of its prompt, which fork off as soon as that is computed; empty from then on."""
-    group: int | None = None
+    first_sample: int | None = None
     """Num of the first of the samples drawn from one prompt; None for a request with one sample."""
     siblings: int = 1
-    """Samples in that group, itself included."""
+    """Samples of that prompt, itself included."""
     beam: "Beam[Request] | None" = None
     """The beam search whose beam it is, one of ``siblings``."""
     score: float | None = None
@@ -109,11 +109,11 @@ class Request:
     state: RequestState = RequestState.WAITING
     block_table: list[int] = field(default_factory=list)
     holes: int = 0
-    """Places of ``block_table`` that are `NO_BLOCK`: no layer that had its KV there sees those positions again."""
+    """Places of ``block_table`` that are `NULL_BLOCK`: no layer that had its KV there sees those positions again."""
     chained: int = 0
     """Leading logical blocks whose content can be found by its hash, or could when they were given up. What does not
     continue them is never found by others."""
-    computed: int = 0
+    computed_tokens: int = 0
     cached: int = 0
     reserved_blocks: int = 0
     forked_tail: bool = False
@@ -128,7 +128,7 @@ class Request:
     preemptions: int = 0
     recomputed: int = 0
     computed_ever: int = 0
-    """Highest ``computed`` it reached: tokens below it that are computed again are recomputation."""
+    """Highest ``computed_tokens`` it reached: tokens below it that are computed again are recomputation."""
 
     kv_dtype: str | None = None
     """Element type of its KV since its latest admission; None before the first."""
@@ -150,7 +150,7 @@ class Request:
     @property
     def held(self) -> list[int]:
         """The blocks of its table, without those that it has given up."""
-        return [block for block in self.block_table if block != NO_BLOCK] if self.holes else self.block_table
+        return [block for block in self.block_table if block != NULL_BLOCK] if self.holes else self.block_table
 
     @property
     def output_tokens(self) -> int:
@@ -169,13 +169,13 @@ class Request:
     @property
     def remaining(self) -> int:
         """Tokens whose KV is still to be computed before the next one can be sampled."""
-        return len(self.token_ids) - self.computed
+        return len(self.token_ids) - self.computed_tokens
 
     @property
     def is_at_first_admission(self) -> bool:
         """Its prompt is looked up in the prefix cache for the first time. That of a sample, which may have to wait for room
         with its first token, was looked up for the request it forked from."""
-        return self.admissions == 1 and self.group in (None, self.num)
+        return self.admissions == 1 and self.first_sample in (None, self.num)
 
     @property
     def ttft(self) -> float | None:

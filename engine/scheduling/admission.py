@@ -10,7 +10,7 @@ from engine.memory.prefix import extend_hashes
 from engine.policies.capacity import CapacityRule
 from engine.policies.policy_set import PolicySet
 from engine.requests.fields import MAX_TOKEN_ID
-from engine.requests.request import NO_BLOCK, Request
+from engine.requests.request import NULL_BLOCK, Request
 from engine.scheduling.beam_blocks import blocks_of_others
 
 
@@ -42,7 +42,7 @@ class Offer:
     """What admitting a request now would take, in blocks."""
 
     hits: list[int]
-    """Its table as far as its longest prefix in the cache goes; `NO_BLOCK` where no layer needs what was there."""
+    """Its table as far as its longest prefix in the cache goes; `NULL_BLOCK` where no layer needs what was there."""
     need: int
     """Blocks beyond those, as if it kept all: what slides out of a window is not counted on."""
     available: int
@@ -76,7 +76,7 @@ def weigh(
     usable = usable_blocks(pool, hits)
     tokens = rule.tokens_to_admit(request, pool.tokens_in(usable))
     need = min(pool.blocks_for(tokens) + blocks_of_others(request, tokens, pool), usable) - len(hits)
-    idle_hits = sum(pool.is_evictable(block) for block in hits if block != NO_BLOCK)
+    idle_hits = sum(pool.is_evictable(block) for block in hits if block != NULL_BLOCK)
     watermark = 0 if alone else int(policies.watermark * pool.total)
     return Offer(hits, need, pool.room - idle_hits - reserved - watermark, reserved, watermark)
 
@@ -85,7 +85,7 @@ def usable_blocks(pool: BlockPool, own: Sequence[int]) -> int:
     """Blocks that one request could hold if it ran alone: all but those pinned that are not among its ``own``."""
     if not pool.pinned_total:
         return pool.total
-    return pool.total - pool.pinned_total + sum(bool(pool.pins[block]) for block in own if block != NO_BLOCK)
+    return pool.total - pool.pinned_total + sum(bool(pool.pins[block]) for block in own if block != NULL_BLOCK)
 
 
 def never_fits(request: Request, pool: BlockPool, rule: CapacityRule, *, lookups: bool = True) -> str | None:

@@ -17,10 +17,10 @@ def blocks_of_parked(leader: Request, pool: BlockPool) -> int:
     beam = leader.beam
     if beam is None or not leader.samples:
         return 0
-    slots = [beam.slot_of(member) for member in leader.samples]
-    return _beyond_kin(beam, slots, leader.kv_limit, pool)
+    lanes = [beam.lane_of(member) for member in leader.samples]
+    return _beyond_kin(beam, lanes, leader.kv_limit, pool)
 
 
-def _beyond_kin(beam: Beam[Request], slots: Iterable[int], tokens: int, pool: BlockPool) -> int:
+def _beyond_kin(beam: Beam[Request], lanes: Iterable[int], tokens: int, pool: BlockPool) -> int:
     whole = pool.blocks_for(tokens)
-    return sum(whole - pool.blocks_for(beam.kin(slot, pool.block_size)[1]) for slot in slots)
+    return sum(whole - pool.blocks_for(beam.kin(lane, pool.block_size)[1]) for lane in lanes)

@@ -1,14 +1,14 @@
 """What a beam search does with the requests that are its beams: it forks, reorganises, wakes, is preempted, and ends.
 
-When all beams of a group have reported what may follow them, those that go on are chosen (`engine.requests.hypotheses`). A parent
-that survives keeps its slot with its best child; the other slots take over their parents' tokens and tables: they share
+When all beams of a search have reported what may follow them, those that go on are chosen (`engine.requests.hypotheses`). A parent
+that survives keeps its lane with its best child; the other lanes take over their parents' tokens and tables: they share
 the blocks that are new to them first and then let go of their old ones, so that nothing is lost in between. No block is
 taken or copied for that. As with samples (`engine.scheduling.forking`), the last block may be shared while it is incomplete, and
 whoever writes it first gets a copy of that block alone.
 
-A group is preempted as one. Its tokens and scores are kept. When the leader is computed again, the others wake one after
+A search is preempted as one. Its tokens and scores are kept. When the leader is computed again, the others wake one after
 the other, as soon as the beam with which they begin alike for longest is computed: they share its complete blocks and
-compute the rest. So a group never needs more blocks than before, with or without a prefix cache.
+compute the rest. So a search never needs more blocks than before, with or without a prefix cache.
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,14 +38,14 @@ def add_beams(request: Request, nums: list[int], length_penalty: float = 1.0) ->
 
 
 def report(request: Request, candidates: Sequence[Candidate]) -> None:
-    """A beam was computed to its end; it waits until all of its group have been."""
+    """A beam was computed to its end; it waits until all of its search have been."""
     beam = request.beam
     assert beam is not None
-    beam.reported[beam.slot_of(request)] = candidates
+    beam.reported[beam.lane_of(request)] = candidates
 
 
 def go_on(roster: Roster, beams: Iterable[Beam[Request]], now: float) -> list[Request]:
-    """Beams of these groups were computed: whoever can wakes, and groups that have all reported take a step. Returns the
+    """Beams of these searches were computed: whoever can wakes, and searches that have all reported take a step. Returns the
     requests that end with it."""
     finished: list[Request] = []
     for beam in beams:
@@ -53,7 +53,7 @@ def go_on(roster: Roster, beams: Iterable[Beam[Request]], now: float) -> list[Re
             continue
         if beam.asleep:
             _wake(roster, beam, now)
-        elif all(slot in beam.reported for slot in beam.order):
+        elif all(lane in beam.reported for lane in beam.order):
             finished += _step(roster, beam, now)
     return finished
 
@@ -69,7 +69,7 @@ def _step(roster: Roster, beam: Beam[Request], now: float) -> list[Request]:
         return text is not None and text.would_stop(token)
 
     try:
-        children = search.advance(outputs, totals, [beam.reported[slot] for slot in beam.order], stops)
+        children = search.advance(outputs, totals, [beam.reported[lane] for lane in beam.order], stops)
     except Exception as error:
         why = f"its next tokens could not be made text: {one_line(error)}"
         return end_beams(roster, beam, FinishReason.ERROR, now, why)
@@ -85,51 +85,51 @@ def _step(roster: Roster, beam: Beam[Request], now: float) -> list[Request]:
 
 
 def _place(beam: Beam[Request], children: Sequence[Child]) -> dict[int, Child]:
-    """The children by slot, best first: each parent's best keeps its slot, others go where no parent survives."""
-    slots: dict[int, Child] = {}
+    """The children by lane, best first: each parent's best keeps its lane, others go where no parent survives."""
+    lanes: dict[int, Child] = {}
     homeless = []
     for child in children:
-        slot = beam.order[child.parent]
-        if slot in slots:
+        lane = beam.order[child.parent]
+        if lane in lanes:
             homeless.append(child)
         else:
-            slots[slot] = child
-    free = (slot for slot in range(beam.width) if slot not in slots)
-    slots.update(zip(free, homeless, strict=False))
-    if 0 not in slots:
-        # There are fewer beams than before; the leader stands for the group, so it is one of them.
-        slots[0] = slots.pop(max(slots))
+            lanes[lane] = child
+    free = (lane for lane in range(beam.width) if lane not in lanes)
+    lanes.update(zip(free, homeless, strict=False))
+    if 0 not in lanes:
+        # There are fewer beams than before; the leader stands for the search, so it is one of them.
+        lanes[0] = lanes.pop(max(lanes))
     rank = {id(child): place for place, child in enumerate(children)}
-    return dict(sorted(slots.items(), key=lambda pair: rank[id(pair[1])]))
+    return dict(sorted(lanes.items(), key=lambda pair: rank[id(pair[1])]))
 
 
 def _reorganise(roster: Roster, beam: Beam[Request], children: Sequence[Child], now: float) -> str | None:
-    """The slots hold ``children`` from now on. Returns why the group cannot go on, None where it can."""
+    """The lanes hold ``children`` from now on. Returns why the search cannot go on, None where it can."""
     leader = beam.leader
-    slots = _place(beam, children)
+    lanes = _place(beam, children)
     # As they are before anything changes.
-    parents = {slot: _Lineage(beam.members[beam.order[child.parent]]) for slot, child in slots.items()}
-    gone = [slot for slot in beam.order if slot not in slots]
-    movers = [slot for slot in slots if parents[slot].request is not beam.members[slot]]
-    for slot in movers:
-        _share_new(roster, beam.members[slot], parents[slot], now)
-    for slot in movers:
-        member = beam.members[slot]
-        _release_old(roster, member, parents[slot], now)
+    parents = {lane: _Lineage(beam.members[beam.order[child.parent]]) for lane, child in lanes.items()}
+    gone = [lane for lane in beam.order if lane not in lanes]
+    movers = [lane for lane in lanes if parents[lane].request is not beam.members[lane]]
+    for lane in movers:
+        _share_new(roster, beam.members[lane], parents[lane], now)
+    for lane in movers:
+        member = beam.members[lane]
+        _release_old(roster, member, parents[lane], now)
         if member in leader.samples:
             _join(roster, beam, member, now)
-        parents[slot].give(member)
-    for slot in gone:
-        _leave(roster, beam, beam.members[slot], now)
-        beam.members[slot].enter(RequestState.WAITING, now)
-        beam.members[slot].score = None
+        parents[lane].give(member)
+    for lane in gone:
+        _leave(roster, beam, beam.members[lane], now)
+        beam.members[lane].enter(RequestState.WAITING, now)
+        beam.members[lane].score = None
     failed = None
-    for slot, child in slots.items():
-        ending = append_token(beam.members[slot], child.token, roster.max_model_len, now)
+    for lane, child in lanes.items():
+        ending = append_token(beam.members[lane], child.token, roster.max_model_len, now)
         if ending is not None and ending.reason is FinishReason.ERROR:
             failed = ending.detail
-        beam.members[slot].score = child.total
-    beam.order = list(slots)
+        beam.members[lane].score = child.total
+    beam.order = list(lanes)
     _promise(roster, beam)
     return failed
 
@@ -152,14 +152,14 @@ class _Lineage:
     def __init__(self, parent: Request) -> None:
         self.request = parent
         self.tokens, self.hashes, self.table = list(parent.token_ids), list(parent.hashes), list(parent.block_table)
-        self.holes, self.chained, self.computed = parent.holes, parent.chained, parent.computed
+        self.holes, self.chained, self.computed_tokens = parent.holes, parent.chained, parent.computed_tokens
         self.blocks = list(parent.held)
         self.text = None if parent.text is None else parent.text.copy()
 
     def give(self, child: Request) -> None:
         child.token_ids, child.hashes, child.block_table = list(self.tokens), list(self.hashes), list(self.table)
-        child.holes, child.chained, child.computed = self.holes, self.chained, self.computed
-        child.computed_ever = max(child.computed_ever, self.computed)
+        child.holes, child.chained, child.computed_tokens = self.holes, self.chained, self.computed_tokens
+        child.computed_ever = max(child.computed_ever, self.computed_tokens)
         child.takeovers += 1
         child.text = self.text
 
@@ -170,7 +170,7 @@ def _promise(roster: Roster, beam: Beam[Request]) -> None:
     awake = [request for request in roster.running if request.beam is beam]
     written: set[int] = set()
     for member in reversed(awake):
-        tail = tail_places(pool, member.computed)
+        tail = tail_places(pool, member.computed_tokens)
         # Blocks of all KV groups are shared alike: the first tells of the others.
         member.forked_tail = bool(tail) and member.block_table[tail.start] in written
         if tail:
@@ -181,7 +181,7 @@ def _promise(roster: Roster, beam: Beam[Request]) -> None:
 
 
 def _join(roster: Roster, beam: Beam[Request], member: Request, now: float) -> None:
-    """A parked member runs from now on, behind the others of its group."""
+    """A parked member runs from now on, behind the others of its search."""
     leader = beam.leader
     leader.samples.remove(member)
     if not member.admissions:
@@ -206,10 +206,10 @@ def _leave(roster: Roster, beam: Beam[Request], member: Request, now: float) -> 
 def _wake(roster: Roster, beam: Beam[Request], now: float) -> None:
     """Those whose nearest kin are computed, as far as they are alike, share that part and compute the rest."""
     pool, leader = roster.pool, beam.leader
-    for slot in beam.asleep:
-        member = beam.members[slot]
-        kin, tokens = beam.kin(slot, pool.block_size)
-        if kin in leader.samples or kin.computed < tokens:
+    for lane in beam.asleep:
+        member = beam.members[lane]
+        kin, tokens = beam.kin(lane, pool.block_size)
+        if kin in leader.samples or kin.computed_tokens < tokens:
             continue
         _join(roster, beam, member, now)
         shared = kin.block_table[: pool.blocks_for(tokens)]
@@ -218,14 +218,14 @@ def _wake(roster: Roster, beam: Beam[Request], now: float) -> None:
         member.block_table, member.chained = shared, min(kin.chained, tokens // pool.block_size)
         # It may have been parked with fewer hashes than its kin has made since.
         extend_hashes(member, member.chained * pool.groups, pool.block_size, pool.groups)
-        member.computed = member.cached = tokens
+        member.computed_tokens = member.cached = tokens
         if roster.regime.capacity.reserves:
             roster.promised.make(member)
             roster.promised.make(leader)
 
 
 def park_beams(roster: Roster, beam: Beam[Request], now: float) -> None:
-    """The group is preempted: all give up their blocks, the leader waits in the queue, for all of them."""
+    """The search is preempted: all give up their blocks, the leader waits in the queue, for all of them."""
     for member in beam.awake[1:]:
         _leave(roster, beam, member, now)
         member.enter(RequestState.PREEMPTED, now)
@@ -234,7 +234,7 @@ def park_beams(roster: Roster, beam: Beam[Request], now: float) -> None:
 
 
 def end(roster: Roster, request: Request, reason: FinishReason, now: float, detail: str | None = None) -> None:
-    """A live request is finished, wherever it is; with a beam its whole group."""
+    """A live request is finished, wherever it is; with a beam its whole search."""
     if request.beam is None:
         roster.end(request, reason, now, detail)
     else:
@@ -250,7 +250,7 @@ def end_beams(
     *,
     best: Sequence[Hypothesis] | None = None,
 ) -> list[Request]:
-    """The group ends with its ``best`` hypotheses, by default those so far: slot 0 gets the best, and so on.
+    """The search ends with its ``best`` hypotheses, by default those so far: lane 0 gets the best, and so on.
 
     ``reason``: None, or length, for stop or length as each deserves. Returns the members that ever had a token.
     """
@@ -259,12 +259,12 @@ def end_beams(
         outputs = [member.token_ids[member.prompt_tokens :] for member in live]
         best = beam.search.best(outputs, [member.score or 0.0 for member in live])
     beam.ended = True
-    found = [best[slot] if slot < len(best) else None for slot in range(beam.width)]
+    found = [best[lane] if lane < len(best) else None for lane in range(beam.width)]
     reasons = [_reason(each, reason) for each in found]
     awake, parked = beam.awake, list(leader.samples)
     # The leader last: it ends those that are parked.
     for member in reversed(awake):
-        roster.end(member, reasons[beam.slot_of(member)], now, detail)
+        roster.end(member, reasons[beam.lane_of(member)], now, detail)
     prompt = leader.token_ids[: leader.prompt_tokens]
     for member, hypothesis, its_reason in zip(beam.members, found, reasons, strict=True):
         member.token_ids = [*prompt, *(hypothesis.output if hypothesis else ())]
@@ -290,7 +290,7 @@ def _retell(member: Request) -> None:
     try:
         member.text = member.text.of(output)
     except Exception:
-        # Only where the tokenizer failed before, and the group ends because of that.
+        # Only where the tokenizer failed before, and the search ends because of that.
         member.text = member.text.fresh()
 
 

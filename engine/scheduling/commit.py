@@ -12,7 +12,7 @@ from engine.scheduling import tiering
 from engine.scheduling.beam_steps import go_on, report
 from engine.scheduling.failing import fail
 from engine.scheduling.forking import take_tokens
-from engine.scheduling.output import Plan
+from engine.scheduling.output import SchedulerOutput
 from engine.scheduling.progress import append_token, count_recomputed, drop_unseen, write_kv
 from engine.scheduling.roster import RUNNING_STATES, Roster
 
@@ -20,7 +20,7 @@ Drawn = tuple[BatchItem, Sequence[int], Sequence[Candidate]]
 """An item with its tokens, one for each of its ``drawing``, and the candidates it wanted."""
 
 
-def drawn_by_item(plan: Plan, output: StepOutput) -> list[Drawn]:
+def drawn_by_item(plan: SchedulerOutput, output: StepOutput) -> list[Drawn]:
     """What came back, by item. Raises ValueError for a wrong number of tokens or candidates."""
     tokens, candidates = output.tokens, output.candidates
     drawn: list[Drawn] = []
@@ -50,11 +50,11 @@ def commit_items(
     """Book what was computed and sampled; requests whose rows came to nothing (``failures``: why, by num) end with an
     error. Returns the requests that end with it."""
     finished: list[Request] = []
-    groups: dict[int, Beam[Request]] = {}
+    searches: dict[int, Beam[Request]] = {}
     totals, pool = roster.totals, roster.pool
     for item, tokens, candidates in drawn:
         request = item.request
-        if request.state not in RUNNING_STATES or request.computed != item.start:
+        if request.state not in RUNNING_STATES or request.computed_tokens != item.start:
             continue
         if request.num in failures:
             finished += fail(roster, pins, request, failures[request.num], now)
@@ -71,17 +71,17 @@ def commit_items(
             finished += take_tokens(roster, item, tokens, now)
         beam = request.beam
         if beam is not None:
-            groups[beam.leader.num] = beam
+            searches[beam.leader.num] = beam
             if item.candidates:
                 report(request, candidates)
         if pool.slides and request.state in RUNNING_STATES and not (beam and beam.asleep):
             totals.dropped_blocks += drop_unseen(request, pool, now)
-    return finished + go_on(roster, groups.values(), now)
+    return finished + go_on(roster, searches.values(), now)
 
 
 def _computed(roster: Roster, partial: PartialIndex, request: Request, end: int, now: float) -> None:
     """The KV of its next positions, up to ``end-1``, is there."""
-    start, policies = request.computed, roster.regime.policies
+    start, policies = request.computed_tokens, roster.regime.policies
     hashing = policies.prefix_cache
     write_kv(request, start, end, roster.pool, now, hashing=hashing)
     if roster.tiers is not None:
@@ -102,8 +102,8 @@ def _take_proposed(
             roster.end(request, ending.reason, now, ending.detail)
             return [request]
         if accepted:
-            request.computed_ever = max(request.computed_ever, request.computed + 1)
-            _computed(roster, partial, request, request.computed + 1, now)
+            request.computed_ever = max(request.computed_ever, request.computed_tokens + 1)
+            _computed(roster, partial, request, request.computed_tokens + 1, now)
     roster.give_back_tail(request, now)
     return []
 

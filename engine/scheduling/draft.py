@@ -22,14 +22,14 @@ class Draft:
 
     def assign(self, request: Request, count: int, proposed: Sequence[int] = ()) -> None:
         """The next ``count`` tokens of ``request`` are part of the batch, and behind them ``proposed`` ones."""
-        end = request.computed + count
+        end = request.computed_tokens + count
         samples = end == len(request.token_ids)
         beam = request.beam if samples else None
         forks = tuple(request.samples) if samples and beam is None else ()
         candidates = 0 if beam is None else beam.search.candidates
         self.items[request.num] = BatchItem(
             request,
-            request.computed,
+            request.computed_tokens,
             count + len(proposed),
             samples,
             forks,

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from engine.memory.pins import Pins
 from engine.memory.prefix import NO_HASH
 from engine.requests.batch import BatchItem
-from engine.requests.members import group_of
-from engine.requests.request import NO_BLOCK, FinishReason, Request, RequestState
+from engine.requests.members import awake_of
+from engine.requests.request import NULL_BLOCK, FinishReason, Request, RequestState
 from engine.scheduling.beam_steps import end
 from engine.scheduling.roster import RUNNING_STATES, Roster
 
@@ -18,9 +18,9 @@ def fail(roster: Roster, pins: Pins, request: Request, why: str, now: float) -> 
     others compute behind them; pins of such blocks are undone, which the error says.
     """
     members = [request] if request.beam is None else request.beam.seen
-    undone = _forget(roster, pins, {block for member in group_of(request) for block in member.held})
+    undone = _forget(roster, pins, {block for member in awake_of(request) for block in member.held})
     if roster.tiers is not None:
-        roster.tiers.forget({hash_ for member in group_of(request) for hash_ in member.hashes})
+        roster.tiers.forget({hash_ for member in awake_of(request) for hash_ in member.hashes})
     end(roster, request, FinishReason.ERROR, now, f"{why}; {', '.join(undone)} unpinned" if undone else why)
     return members
 
@@ -48,7 +48,7 @@ def _forget(roster: Roster, pins: Pins, blocks: set[int]) -> list[str]:
             table, end_of_chain = other.block_table, other.chained * pool.groups
             cut = next((place for place in range(end_of_chain) if table[place] in gone), end_of_chain)
             other.chained = cut // pool.groups
-            behind = {block for block in table[other.chained * pool.groups : end_of_chain] if block != NO_BLOCK}
+            behind = {block for block in table[other.chained * pool.groups : end_of_chain] if block != NULL_BLOCK}
             grown = grown or not behind <= gone
             gone |= behind
     undone = [pin.name for pin in pins.by_name.values() if not gone.isdisjoint(pin.blocks)]

@@ -18,7 +18,7 @@ from hashlib import blake2b
 from engine.memory.places import complete_places, tail_places
 from engine.memory.pool import BlockPool
 from engine.requests.batch import BatchItem, BlockCopy
-from engine.requests.members import places_taken
+from engine.requests.members import width_taken
 from engine.requests.request import Request, RequestState, SamplingParams
 from engine.scheduling.progress import append_token
 from engine.scheduling.promises import due
@@ -36,7 +36,7 @@ def add_samples(request: Request, nums: list[int]) -> None:
     count = 1 + len(nums)
     if count > MAX_SAMPLES:
         raise ValueError(f"request {request.id} asks for {count} samples; the most is {MAX_SAMPLES}")
-    request.group, request.siblings = request.num, count
+    request.first_sample, request.siblings = request.num, count
     request.samples = [
         replace(
             request,
@@ -90,9 +90,9 @@ def _fork(roster: Roster, parent: Request, sample: Request, token: int, now: flo
         roster.end(sample, ending.reason, now, ending.detail)
         return True
     share_table(parent, sample, roster.pool, now)
-    sample.cached = sample.computed_ever = parent.computed
+    sample.cached = sample.computed_ever = parent.computed_tokens
     sample.admissions = 1
-    if parent.computed % roster.pool.block_size:
+    if parent.computed_tokens % roster.pool.block_size:
         parent.forked_tail = sample.forked_tail = True
     if roster.regime.capacity.reserves:
         roster.promised.make(sample)
@@ -105,20 +105,20 @@ def share_table(parent: Request, sample: Request, pool: BlockPool, now: float) -
     for block in parent.held:
         pool.share(block, sample.num, now, fork=True)
     sample.block_table, sample.holes = list(parent.block_table), parent.holes
-    sample.computed, sample.chained = parent.computed, parent.chained
-    sample.hashes = parent.hashes[: complete_places(pool, parent.computed)]
+    sample.computed_tokens, sample.chained = parent.computed_tokens, parent.chained
+    sample.hashes = parent.hashes[: complete_places(pool, parent.computed_tokens)]
 
 
 def _may_run(roster: Roster, parent: Request, sample: Request) -> bool:
     pool = roster.pool
     if roster.regime.draining or roster.regime.switching:
         return False
-    if places_taken(roster.running) >= roster.regime.policies.max_running:
+    if width_taken(roster.running) >= roster.regime.policies.max_running:
         return False
     if not roster.regime.capacity.reserves:
         return True
     # Both may have to copy their last block; the parent may be promised that already.
-    tail = len(tail_places(pool, parent.computed))
+    tail = len(tail_places(pool, parent.computed_tokens))
     more = (
         pool.blocks_for(sample.kv_limit) - len(parent.block_table) + tail + due(parent, pool) - parent.reserved_blocks
     )
@@ -129,7 +129,7 @@ def must_copy(request: Request, pool: BlockPool) -> int:
     """How many blocks that the next token of ``request`` goes into are read by others, too: it needs a copy of its own
     of each first. One at most, of every KV group."""
     table, count = request.block_table, 0
-    for place in tail_places(pool, request.computed):
+    for place in tail_places(pool, request.computed_tokens):
         count += pool.is_read_by_others(table[place])
     return count
 
@@ -140,10 +140,10 @@ def own_tail(request: Request, pool: BlockPool, now: float) -> list[BlockCopy]:
     Returns what is to be copied before the forward pass; nothing where it may write in place.
     """
     copies: list[BlockCopy] = []
-    for place in tail_places(pool, request.computed):
+    for place in tail_places(pool, request.computed_tokens):
         shared = request.block_table[place]
         if pool.is_read_by_others(shared):
-            filled = request.computed % pool.block_size
+            filled = request.computed_tokens % pool.block_size
             own = pool.take(request.num, now, place % pool.groups)
             pool.write(own, filled, now)
             request.block_table[place] = own

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from engine.requests.members import is_one_group, leader_of
+from engine.requests.members import is_one_search, leader_of
 from engine.requests.request import FinishReason, Request
 from engine.scheduling import tiering
 from engine.scheduling.admission import usable_blocks
@@ -27,7 +27,7 @@ def grow_running(roster: Roster, draft: Draft, now: float, *, force: bool = Fals
         if request.remaining == 0:
             continue  # A beam that waits for the others of its group.
         count = min(request.remaining, draft.budget)
-        if _make_room(roster, request, request.computed + count, draft, now, force=force):
+        if _make_room(roster, request, request.computed_tokens + count, draft, now, force=force):
             proposed = _worth_trying(roster, request, count, draft.budget) if request.proposed else ()
             assign(roster, request, count, draft, now, proposed)
     if draft.stalled and not draft.items and roster.tiers is not None and not roster.tiers.pending:
@@ -55,7 +55,7 @@ def _make_room(roster: Roster, request: Request, tokens: int, draft: Draft, now:
         if need <= pool.available + pool.leaving or not victims:
             draft.stalled.append(request)
             return False
-        if is_one_group(roster.running):
+        if is_one_search(roster.running):
             name, width = leader_of(request).id, len(roster.running)
             why = f"the {width} beams of {name} filled all {usable} blocks that there are; their output ends here"
             _cut_off(roster, request, why, draft, now)
@@ -91,7 +91,7 @@ def _worth_trying(roster: Roster, request: Request, count: int, budget: int) -> 
     pool = roster.pool
     if count < request.remaining or request.beam is not None or request.samples:
         return ()
-    end = request.computed + count
+    end = request.computed_tokens + count
     # The last token it may have is sampled from the row before it.
     most = min(len(request.proposed), budget - count, request.kv_limit - end, roster.max_model_len - 1 - end)
     spare = pool.available - (roster.promised.blocks - request.reserved_blocks)
@@ -109,6 +109,6 @@ def assign(
     if request.forked_tail:
         request.forked_tail = False
         roster.promised.keep(request, roster.pool.groups)
-    if (places := roster.pool.blocks_for(request.computed + count + len(proposed))) > len(request.block_table):
+    if (places := roster.pool.blocks_for(request.computed_tokens + count + len(proposed))) > len(request.block_table):
         roster.extend_table(request, places, now)
     draft.assign(request, count, proposed)

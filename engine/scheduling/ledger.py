@@ -12,7 +12,7 @@ from engine.memory.pins import Pins, pin_violations
 from engine.memory.places import first_needed_place
 from engine.memory.pool import BlockPool
 from engine.memory.prefix import NO_HASH
-from engine.requests.request import NO_BLOCK, Request, RequestState
+from engine.requests.request import NULL_BLOCK, Request, RequestState
 from engine.scheduling.beam_blocks import blocks_of_parked
 from engine.scheduling.roster import Roster
 from engine.tiers.ledger import tier_violations
@@ -70,9 +70,9 @@ def _queues(roster: Roster) -> list[str]:
     for request in waiting:
         if request.state not in (RequestState.WAITING, RequestState.PREEMPTED):
             found.append(f"request {request.id} is in the waiting list but is {request.state}")
-        if request.block_table or request.computed or request.reserved_blocks:
+        if request.block_table or request.computed_tokens or request.reserved_blocks:
             found.append(
-                f"request {request.id} waits but has {len(request.block_table)} blocks, {request.computed} computed "
+                f"request {request.id} waits but has {len(request.block_table)} blocks, {request.computed_tokens} computed "
                 f"tokens and {request.reserved_blocks} reserved blocks"
             )
     preempted = sum(request.state is RequestState.PREEMPTED for request in waiting)
@@ -97,12 +97,12 @@ def _given_up(request: Request, pool: BlockPool) -> list[str]:
     table, found = request.block_table, []
     if len(table) % pool.groups:
         found.append(f"request {request.id} has {len(table)} places in its table, of {pool.groups} groups each")
-    if (holes := table.count(NO_BLOCK)) != request.holes:
+    if (holes := table.count(NULL_BLOCK)) != request.holes:
         found.append(f"request {request.id} has given up {holes} blocks, but it counts {request.holes}")
     for group in range(pool.groups):
         part = table[group :: pool.groups]
-        gone, needed = part.count(NO_BLOCK), first_needed_place(pool, group, request.computed) // pool.groups
-        if any(block != NO_BLOCK for block in part[:gone]):
+        gone, needed = part.count(NULL_BLOCK), first_needed_place(pool, group, request.computed_tokens) // pool.groups
+        if any(block != NULL_BLOCK for block in part[:gone]):
             found.append(f"request {request.id} has given up blocks of group {group} behind some that it still holds")
         if gone > needed:
             first = needed * pool.block_size
@@ -124,7 +124,7 @@ def _groups(request: Request, pool: BlockPool) -> list[str]:
 
 def _held_places(request: Request) -> NDArray[np.int64]:
     """The places of `Request.held`."""
-    return np.flatnonzero(np.array(request.block_table, dtype=np.int64) != NO_BLOCK)
+    return np.flatnonzero(np.array(request.block_table, dtype=np.int64) != NULL_BLOCK)
 
 
 def _named(place: int, pool: BlockPool) -> str:
@@ -176,7 +176,7 @@ def _shared_unsealed(block: int, holders: list[Request], pool: BlockPool) -> lis
     """Only samples of one prompt may share a block that is not sealed, and none of them may have written it since."""
     who, fill = "requests " + ", ".join(request.id for request in holders), int(pool.fill[block])
     first = holders[0]
-    if any(request.group is None or request.group != first.group for request in holders):
+    if any(request.first_sample is None or request.first_sample != first.first_sample for request in holders):
         return [
             f"block {block} is in the tables of {who} though it can still be written "
             f"({fill} of {pool.block_size} tokens)"
@@ -189,7 +189,7 @@ def _shared_unsealed(block: int, holders: list[Request], pool: BlockPool) -> lis
         if own != start or request.token_ids[own : own + fill] != held:
             found.append(f"block {block} was written while it is shared: {who} have other tokens in its place")
             break
-    unready = [r for r in holders if start < r.computed < start + pool.block_size and not r.forked_tail]
+    unready = [r for r in holders if start < r.computed_tokens < start + pool.block_size and not r.forked_tail]
     # Of beams the last one to write finds nobody else in the block.
     for request in unready[: -1 if first.beam is not None else None]:
         found.append(f"block {block} is about to be written by {request.id}, who shares it and plans no copy")
@@ -239,16 +239,18 @@ def _contents(tables: list[Request], pool: BlockPool) -> list[str]:
     for request in tables:
         held, held_at = request.held, _held_places(request)
         starts = held_at // pool.groups * size
-        expected = np.clip(request.computed - starts, 0, size)
+        expected = np.clip(request.computed_tokens - starts, 0, size)
         fill = pool.fill[held]
         for i in np.flatnonzero(fill != expected).tolist():
             found.append(
                 f"block {held[i]} holds {fill[i]} tokens, but as {_named(held_at[i], pool)} of request {request.id} it "
                 f"should hold {expected[i]}"
             )
-        if request.computed > pool.tokens_in(len(request.block_table)) or request.computed > len(request.token_ids):
+        if request.computed_tokens > pool.tokens_in(len(request.block_table)) or request.computed_tokens > len(
+            request.token_ids
+        ):
             found.append(
-                f"request {request.id} has {request.computed} computed tokens in {len(request.block_table)} blocks"
+                f"request {request.id} has {request.computed_tokens} computed tokens in {len(request.block_table)} blocks"
             )
     for state, fill_then in ((FREE, 0), (CACHED, size), (PINNED, size)):
         for block in np.flatnonzero((pool.state == state) & (pool.fill != fill_then)).tolist():
@@ -316,7 +318,7 @@ def _gauges(refs: NDArray[np.int64], pool: BlockPool) -> list[str]:
 
 
 def _beams(roster: Roster) -> list[str]:
-    """A group runs or waits as one, its beams are as long as each other and different."""
+    """A search runs or waits as one, its beams are as long as each other and different."""
     found = []
     beams = {id(r.beam): r.beam for r in roster.requests.values() if r.beam is not None}
     for beam in beams.values():
@@ -330,16 +332,16 @@ def _beams(roster: Roster) -> list[str]:
         ):
             found.append(f"of {name} the beams {[r.id for r in awake]} are awake, but {[r.id for r in listed]} run")
         for member in beam.leader.samples:
-            if member.block_table or member.computed or member.reserved_blocks or member.num in roster.requests:
+            if member.block_table or member.computed_tokens or member.reserved_blocks or member.num in roster.requests:
                 found.append(f"beam {member.id} is parked, but it holds blocks or is listed")
         if len({len(member.token_ids) for member in beam.live}) != 1:
             found.append(f"the beams of {name} differ in length")
         if len({tuple(member.token_ids) for member in beam.live}) != len(beam.order):
             found.append(f"two beams of {name} are the same")
-        waits = [slot for slot in beam.order if beam.members[slot] in awake and not beam.members[slot].remaining]
+        waits = [lane for lane in beam.order if beam.members[lane] in awake and not beam.members[lane].remaining]
         if sorted(beam.reported) != sorted(waits):
             found.append(
-                f"of {name} the slots {sorted(waits)} wait for the group, {sorted(beam.reported)} have reported"
+                f"of {name} the lanes {sorted(waits)} wait for the search, {sorted(beam.reported)} have reported"
             )
     return found
 

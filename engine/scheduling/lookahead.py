@@ -7,7 +7,7 @@ in the next iteration, is never taken for them.
 from engine.memory.places import complete_places
 from engine.memory.prefix import extend_hashes
 from engine.policies.policy_set import PolicySet
-from engine.requests.request import NO_BLOCK, Request
+from engine.requests.request import NULL_BLOCK, Request
 from engine.scheduling.admission import find_prefix
 from engine.scheduling.output import HeadVerdict
 from engine.scheduling.roster import Roster
@@ -45,7 +45,7 @@ def bring_ahead(roster: Roster, tiers: Tiers, verdict: HeadVerdict | None, now: 
         return
     head, groups = verdict.request, pool.groups
     table = find_prefix(head, pool)
-    hits = [block for block in table if block != NO_BLOCK]
+    hits = [block for block in table if block != NULL_BLOCK]
     room = min(_memory(roster, hits), AT_ONCE * groups - len(tiers.prefetches.under_way), tiers.room // 2)
     end = min(complete_places(pool, len(head.token_ids) - 1), len(table) + AT_ONCE * groups)
     hashes = extend_hashes(head, end, pool.block_size, groups)

@@ -59,7 +59,7 @@ class HeadVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SchedulerOutput:
     """One iteration: run ``items``, then hand the sampled tokens to `Scheduler.commit`."""
 
     items: tuple[BatchItem, ...]

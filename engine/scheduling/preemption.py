@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from engine.policies.policy_set import PolicySet
 from engine.policies.preempt_action import PREEMPT_ACTIONS
 from engine.policies.victim import VICTIMS
-from engine.requests.members import group_of, leader_of
+from engine.requests.members import awake_of, leader_of
 from engine.requests.request import FinishReason, Request
 from engine.scheduling import tiering
 from engine.scheduling.beam_steps import end, park_beams
@@ -65,14 +65,14 @@ def preempt(
 ) -> Preemption:
     """Take the blocks of ``victim``, a running request, in the way the policies say, or by this ``action``; with a beam
     goes its group."""
-    group, beam, victim = group_of(victim), victim.beam, leader_of(victim)
-    free, held = roster.pool.available, sum(len(member.held) for member in group)
+    awake, beam, victim = awake_of(victim), victim.beam, leader_of(victim)
+    free, held = roster.pool.available, sum(len(member.held) for member in awake)
     seconds = 0.0 if victim.started is None else max(0.0, now - victim.started)
     taking = PREEMPT_ACTIONS[action or roster.regime.policies.preempt_action]
     for member in [victim] if beam is None else beam.members:
         member.preemptions += 1
     roster.totals.preemptions += 1
-    lost = sum(member.computed for member in group)
+    lost = sum(member.computed_tokens for member in awake)
     if not taking.requeues:
         end(roster, victim, FinishReason.ABORT, now, f"preempted under preempt_action={taking.name}: {cause}")
     elif beam is not None:

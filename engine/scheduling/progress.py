@@ -5,7 +5,7 @@ from engine.memory.pool import BlockPool
 from engine.memory.prefix import NO_HASH, extend_hashes
 from engine.requests.batch import BatchItem
 from engine.requests.ending import Ending, ending_after
-from engine.requests.request import NO_BLOCK, Request, RequestState
+from engine.requests.request import NULL_BLOCK, Request, RequestState
 from engine.requests.retention import of_tokens
 
 
@@ -28,7 +28,7 @@ def write_kv(request: Request, start: int, end: int, pool: BlockPool, now: float
     first, complete = start // size, end // size
     for place in range(first * groups, -(-end // size) * groups):
         pool.write(table[place], min(size, end - place // groups * size), now)
-    request.computed = end
+    request.computed_tokens = end
     if not hashing or first == complete or request.chained != first:
         return
     hashes = extend_hashes(request, complete * groups, size, groups)
@@ -46,7 +46,7 @@ def retain(request: Request, first: int, end: int, pool: BlockPool, now: float) 
     for place in range(first, end):
         block, start = request.block_table[place], place // pool.groups * size
         kept = of_tokens(request.retention, start, start + size, now)
-        if kept is not None and block != NO_BLOCK and pool.hash_of(block) != NO_HASH:
+        if kept is not None and block != NULL_BLOCK and pool.hash_of(block) != NO_HASH:
             pool.retain(block, *kept)
 
 
@@ -61,11 +61,11 @@ def drop_unseen(request: Request, pool: BlockPool, now: float) -> int:
         if window is None:
             continue
         # Backwards: what was given up before lies in one piece at the front.
-        for place in range(first_needed_place(pool, group, request.computed) - pool.groups, -1, -pool.groups):
-            if table[place] == NO_BLOCK:
+        for place in range(first_needed_place(pool, group, request.computed_tokens) - pool.groups, -1, -pool.groups):
+            if table[place] == NULL_BLOCK:
                 break
             pool.release(table[place], request.num, now)
-            table[place] = NO_BLOCK
+            table[place] = NULL_BLOCK
             request.holes += 1
     return request.holes - before
 

@@ -14,7 +14,7 @@ from engine.policies.free_order import FREE_ORDERS
 from engine.policies.order import ORDERS
 from engine.policies.requeue import REQUEUES
 from engine.requests.batch import BlockCopy
-from engine.requests.request import NO_BLOCK, FinishReason, Request, RequestState
+from engine.requests.request import NULL_BLOCK, FinishReason, Request, RequestState
 from engine.scheduling.promises import Promises
 from engine.scheduling.regime import Regime
 from engine.scheduling.totals import Totals
@@ -75,7 +75,7 @@ class Roster:
     def requeue(self, request: Request, now: float) -> None:
         """A running request gives up what it holds and waits again."""
         self.release(request, now)
-        request.computed = 0
+        request.computed_tokens = 0
         request.enter(RequestState.PREEMPTED, now)
         self._running.remove(request)
         self._waiting.add(request)
@@ -85,7 +85,7 @@ class Roster:
         self.release(request, now)
         self._running.remove(request)
         del self._requests[request.num]
-        request.computed = 0
+        request.computed_tokens = 0
 
     def end(self, request: Request, reason: FinishReason, now: float, detail: str | None = None) -> None:
         """A live request is finished, wherever it is; it gives up what it holds. Samples of its prompt that did not fork
@@ -133,14 +133,14 @@ class Roster:
         """Take the blocks that are lacking up to ``places`` places; they are there."""
         table, pool, groups = request.block_table, self.pool, self.pool.groups
         for place in range(len(table), places):
-            before = table[place - groups] if place >= groups else NO_BLOCK
-            after = None if before == NO_BLOCK else before
+            before = table[place - groups] if place >= groups else NULL_BLOCK
+            after = None if before == NULL_BLOCK else before
             table.append(pool.take(request.num, now, place % groups, after=after))
             self.promised.keep(request)
 
     def give_back_tail(self, request: Request, now: float) -> None:
         """Let go of the blocks that ``request``, which runs, took for positions beyond those it has computed."""
-        keep = self.pool.blocks_for(request.computed)
+        keep = self.pool.blocks_for(request.computed_tokens)
         if len(request.block_table) <= keep:
             return
         unused = request.block_table[keep:]

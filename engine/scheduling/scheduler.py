@@ -41,7 +41,7 @@ from engine.scheduling.failing import fail_items
 from engine.scheduling.growing import grow_running
 from engine.scheduling.kv_types import KVTypes, Switch
 from engine.scheduling.lookahead import bring_ahead
-from engine.scheduling.output import HeadVerdict, Plan, PolicyChange, Preemption
+from engine.scheduling.output import HeadVerdict, PolicyChange, Preemption, SchedulerOutput
 from engine.scheduling.preemption import preempt
 from engine.scheduling.promises import Promises, overcommitment
 from engine.scheduling.regime import Regime
@@ -212,7 +212,7 @@ class Scheduler:
 
     # One iteration
 
-    def schedule(self, now: float) -> Plan:
+    def schedule(self, now: float) -> SchedulerOutput:
         """Decide the next iteration: blocks are taken for it, requests start, and some may be preempted.
 
         Scheduling again without a commit is harmless: the same tokens are planned again.
@@ -234,7 +234,7 @@ class Scheduler:
         retabled = roster.move(moves)
         self.pins.follow({move.source: move.target for move in moves})
         copied = roster.copies.planned()
-        return Plan(
+        return SchedulerOutput(
             items=tuple(draft.items.values()),
             token_budget=self.policies.token_budget,
             copies=tuple(each.copy for each in copied),
@@ -250,7 +250,7 @@ class Scheduler:
             evicted=self.pool.evictions - evictions,
         )
 
-    def commit(self, plan: Plan, output: StepOutput, now: float) -> list[Request]:
+    def commit(self, plan: SchedulerOutput, output: StepOutput, now: float) -> list[Request]:
         """The plan's items were computed, and this came of it. Requests whose rows failed end with an error, and nobody
         finds what was computed for them.
 
@@ -276,7 +276,7 @@ class Scheduler:
         by_policy = when == "continuous" or (when == "when_idle" and not self.requests)
         return self._compaction.due(self.policies.compaction_moves, by_policy=by_policy)
 
-    def abandon(self, plan: Plan, why: str, now: float, *, copied: bool) -> list[Request]:
+    def abandon(self, plan: SchedulerOutput, why: str, now: float, *, copied: bool) -> list[Request]:
         """The plan's items could not be computed: all of them end with an error. Returns them.
 
         ``copied``: its copies were carried out. Where they were not, which blocks hold what is not known any more: all

@@ -3,10 +3,9 @@
 from engine.memory.partial import PARTS, Part, PartialIndex
 from engine.policies.policy_set import PolicySet
 from engine.requests.batch import BlockCopy
-from engine.requests.members import places_taken
-from engine.requests.request import NO_BLOCK, FinishReason, Request, RequestState
-from engine.scheduling import lookahead as prefetch
-from engine.scheduling import tiering
+from engine.requests.members import width_taken
+from engine.requests.request import NULL_BLOCK, FinishReason, Request, RequestState
+from engine.scheduling import lookahead, tiering
 from engine.scheduling.admission import never_fits, weigh
 from engine.scheduling.beam_steps import end
 from engine.scheduling.draft import Draft
@@ -42,7 +41,7 @@ def admit_waiting(roster: Roster, partial: PartialIndex, draft: Draft, now: floa
             continue
         if batch_runs:
             return batch_running(head, len(running), policies)
-        if (taken := places_taken(running)) + places_taken([head]) > policies.max_running and running:
+        if (taken := width_taken(running)) + width_taken([head]) > policies.max_running and running:
             return too_many_running(head, taken, policies)
         if draft.budget == 0 and not rule.one_batch:
             return no_tokens_left(head, policies)
@@ -66,7 +65,7 @@ def admit_waiting(roster: Roster, partial: PartialIndex, draft: Draft, now: floa
 
 def _awaits_copies(tiers: Tiers, head: Request, policies: PolicySet) -> HeadVerdict | None:
     """The verdict on a head that has to wait for copies between tiers that concern itself."""
-    return tiering.held_back(tiers, head, policies) or prefetch.held_back(tiers, head, policies)
+    return tiering.held_back(tiers, head, policies) or lookahead.held_back(tiers, head, policies)
 
 
 def _stops_all(roster: Roster, head: Request, draft: Draft) -> HeadVerdict | None:
@@ -96,12 +95,12 @@ def _start(roster: Roster, partial: PartialIndex, request: Request, hits: list[i
     pool, policies = roster.pool, roster.regime.policies
     roster.admit(request)
     request.block_table = list(hits)
-    request.holes = hits.count(NO_BLOCK)
+    request.holes = hits.count(NULL_BLOCK)
     for block in request.held:
         pool.share(block, request.num, now)
     request.chained = len(hits) // pool.groups
     retain(request, 0, len(hits), pool, now)
-    request.computed = request.cached = pool.tokens_in(len(hits))
+    request.computed_tokens = request.cached = pool.tokens_in(len(hits))
     waited = max(0.0, now - request.times.since)
     request.enter(RequestState.PREFILL, now)
     request.started = now
@@ -144,7 +143,7 @@ def _reuse(roster: Roster, request: Request, part: Part, now: float) -> None:
             pool.write(own, part.tokens, now)
             why = f"begins with the same {part.tokens} tokens"
             roster.copies.add(request, BlockCopy(block, own, part.tokens), why)
-    request.computed += part.tokens
-    request.cached = request.computed
+    request.computed_tokens += part.tokens
+    request.cached = request.computed_tokens
     if request.is_at_first_admission:
         roster.totals.prefix_hit_tokens += part.tokens

@@ -10,7 +10,7 @@ from engine.memory.prefix import NO_HASH, extend_hashes
 from engine.policies.offload import AHEAD, MIN_PRIORITY, REUSES
 from engine.policies.policy_set import PolicySet
 from engine.policies.preempt_action import PREEMPT_ACTIONS
-from engine.requests.request import NO_BLOCK, Request, RequestState
+from engine.requests.request import NULL_BLOCK, Request, RequestState
 from engine.scheduling.output import HeadVerdict
 from engine.scheduling.roster import Roster
 from engine.tiers.request_kv import Loaded
@@ -44,7 +44,7 @@ def _land(roster: Roster, tiers: Tiers, request: Request, loaded: Loaded, now: f
             for place, hash_ in enumerate(hashes, first):
                 pool.seal(table[place], hash_, request.hashes[place - groups] if place >= groups else NO_HASH)
             request.chained += 1
-    request.computed = max(request.computed, loaded.tokens)
+    request.computed_tokens = max(request.computed_tokens, loaded.tokens)
     if not loaded.swapped:
         came = pool.tokens_in(loaded.blocks)
         request.cached += came
@@ -107,7 +107,7 @@ def swap_out(roster: Roster, victim: Request, tier: str, now: float) -> bool:
     computed again: nothing is worth keeping, or there is no room."""
     tiers = roster.tiers
     # A table with a hole is not swapped: of what slid out of the window nothing is kept, and little is left.
-    if tiers is None or victim.state is RequestState.LOADING or not victim.computed or victim.holes:
+    if tiers is None or victim.state is RequestState.LOADING or not victim.computed_tokens or victim.holes:
         return False
     if roster.copies.awaits(victim):
         return False  # Its blocks do not hold yet what they should.
@@ -138,22 +138,22 @@ def filled(roster: Roster, tiers: Tiers, request: Request, start: int, end: int,
     pool = roster.pool
     for block in request.block_table[complete_places(pool, start) : complete_places(pool, end)]:
         if (hash_ := pool.hash_of(block)) != NO_HASH:
-            tiers.storing.store(block, hash_, now)
+            tiers.offloads.store(block, hash_, now)
 
 
 def hit(roster: Roster, tiers: Tiers, blocks: list[int], now: float) -> None:
     """A request found these blocks in the device's prefix cache: under offload=by_reuse the often hit are stored."""
     for block in blocks:
-        if block != NO_BLOCK:
+        if block != NULL_BLOCK:
             tiers.prefetches.used(block)
     if roster.regime.policies.offload != "by_reuse":
         return
     for block in blocks:
-        if block == NO_BLOCK:
+        if block == NULL_BLOCK:
             continue
         # Uses count the table that computed it too.
         if roster.pool.uses[block] > REUSES:
-            tiers.storing.store(block, roster.pool.hash_of(block), now)
+            tiers.offloads.store(block, roster.pool.hash_of(block), now)
 
 
 def work_ahead(roster: Roster, tiers: Tiers, now: float) -> None:
@@ -163,20 +163,20 @@ def work_ahead(roster: Roster, tiers: Tiers, now: float) -> None:
         return
     wanted = max(2, pool.total // SPARE_SHARE)
     while (
-        pool.cached_blocks and pool.free_blocks + tiers.storing.ahead < wanted and tiers.storing.ahead < AHEAD_AT_ONCE
+        pool.cached_blocks and pool.free_blocks + tiers.offloads.ahead < wanted and tiers.offloads.ahead < AHEAD_AT_ONCE
     ):
         # What is promised to running requests must stay available.
-        if pool.available <= roster.promised.blocks or not tiers.storing.room(now):
+        if pool.available <= roster.promised.blocks or not tiers.offloads.room(now):
             return
         block = pool.hold_next_evicted(now)
         hash_ = pool.hash_of(block)
-        if tiers.storing.knows(hash_):
+        if tiers.offloads.knows(hash_):
             pool.unhold(block, forget=True)
         elif policies.offload == "by_priority" and pool.priority_of(block, now) < MIN_PRIORITY:
             pool.evictions += 1
             pool.unhold(block, forget=True)
         else:
-            tiers.storing.store_ahead(block, hash_, now)
+            tiers.offloads.store_ahead(block, hash_, now)
 
 
 def effects(old: PolicySet, new: PolicySet, tiers: Tiers | None) -> list[str]:

@@ -17,7 +17,7 @@ from engine.policies.order import ORDERS
 from engine.policies.policy_set import PolicySet, spell
 from engine.policies.preempt_action import PREEMPT_ACTIONS
 from engine.policies.requeue import REQUEUES
-from engine.requests.members import group_of, is_one_group, places_taken
+from engine.requests.members import awake_of, is_one_search, width_taken
 from engine.requests.request import Request
 from engine.requests.retention import DEFAULT_PRIORITY
 from engine.scheduling import kv_switch, tiering
@@ -80,8 +80,8 @@ def pending_text(roster: Roster) -> str | None:
         over = overcommitment(running, roster.pool)
         more = counted(over, "block")
         return f"draining to capacity={regime.policies.capacity}: running requests may need {more} too many"
-    over = places_taken(running) - regime.policies.max_running
-    if over > 0 and not is_one_group(running):
+    over = width_taken(running) - regime.policies.max_running
+    if over > 0 and not is_one_search(running):
         return f"draining to max_running={regime.policies.max_running}: {over} too many run"
     return None
 
@@ -100,7 +100,7 @@ class _Remaining:
         return promises(self.left, self.pool) - self.available
 
     def drop(self, victim: Request) -> None:
-        for request in group_of(victim):
+        for request in awake_of(victim):
             self.left.remove(request)
             for block in request.held:
                 gone = self._released[block] = self._released.get(block, 0) + 1
@@ -129,7 +129,7 @@ def _change_kv_dtype(plan: ChangePlan, roster: Roster, pins: int, stay: _Remaini
 
 
 def _change_max_running(plan: ChangePlan, old: PolicySet, stay: _Remaining, transition: str) -> None:
-    limit, runs = plan.new.max_running, places_taken(stay.left)
+    limit, runs = plan.new.max_running, width_taken(stay.left)
     if limit != old.max_running:
         plan.effects.append(f"max_running goes from {old.max_running} to {limit}; {runs} {_run(runs)} now.")
     if runs <= limit:
@@ -141,11 +141,11 @@ def _change_max_running(plan: ChangePlan, old: PolicySet, stay: _Remaining, tran
         return
     cause = f"policy change to {plan.new.rule('max_running')}: {runs} ran"
     victims = []
-    while places_taken(stay.left) > limit and not is_one_group(stay.left):
+    while width_taken(stay.left) > limit and not is_one_search(stay.left):
         victims.append(_choose(plan, stay, cause))
     if victims:
         plan.effects.append(_preempted(plan, victims, f"so that {limit} run"))
-    if places_taken(stay.left) > limit:
+    if width_taken(stay.left) > limit:
         plan.effects.append(
             f"The {counted(len(stay.left), 'beam')} of {stay.left[0].id} go on while nothing else runs."
         )
@@ -342,7 +342,7 @@ def _preemption_rules(plan: ChangePlan, roster: Roster) -> list[str]:
 
 
 def _preempted(plan: ChangePlan, victims: Sequence[Request], purpose: str) -> str:
-    tokens = sum(member.computed for victim in victims for member in group_of(victim))
+    tokens = sum(member.computed_tokens for victim in victims for member in awake_of(victim))
     verb = "is" if len(victims) == 1 else "are"
     action = PREEMPT_ACTIONS[plan.action or plan.new.preempt_action]
     beams = action.tier is not None and any(victim.beam is not None for victim in victims)

@@ -10,7 +10,7 @@ from engine.memory.copies import Copied
 from engine.requests.beam import Beam
 from engine.requests.request import FinishReason, Request, RequestState
 from engine.scheduling.kv_types import Switch
-from engine.scheduling.output import Admission, Plan, Preemption
+from engine.scheduling.output import Admission, Preemption, SchedulerOutput
 from engine.serving.request_facts import RequestFacts
 from engine.serving.watchdog import Notice
 from engine.words import counted
@@ -223,7 +223,7 @@ class EventLog:
             self.event("evict", blocks=self._evicted, cause=f"room for new content; {rule} chose them")
             self._evicted, self._evicted_since = 0, step.ended
 
-    def _compacted(self, plan: Plan, now: float) -> None:
+    def _compacted(self, plan: SchedulerOutput, now: float) -> None:
         """Moves of blocks are summed for a while, as evictions are; the end of a command is told at once."""
         for request in plan.retabled:
             self._facts.resend_table(request)

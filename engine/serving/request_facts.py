@@ -171,7 +171,7 @@ class RequestFacts:
             request.recomputed,
             request.finish_reason,
             request.kv_dtype or self._scheduler.kv_types.in_force,
-            request.group,
+            request.first_sample,
             request.siblings,
             request.score,
             request.max_tokens,
@@ -189,8 +189,8 @@ class RequestFacts:
             "state": state,
             "tier": tier if self._scheduler.tiers is not None else None,
             "priority": request.priority,
-            "group": request.group,
-            "siblings": None if request.group is None else request.siblings,
+            "group": request.first_sample,
+            "siblings": None if request.first_sample is None else request.siblings,
             "score": request.score,
             "arrival": request.arrival_wall,
             "prompt_tokens": request.prompt_tokens,
@@ -244,4 +244,4 @@ def _life(request: Request) -> tuple[int, int, int]:
 
 
 def _counts(request: Request) -> tuple[int, int, int]:
-    return request.computed, len(request.token_ids) - request.prompt_tokens, len(request.held)
+    return request.computed_tokens, len(request.token_ids) - request.prompt_tokens, len(request.held)

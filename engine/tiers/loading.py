@@ -8,7 +8,7 @@ from functools import partial
 
 from engine.requests.request import Request
 from engine.tiers.books import CACHED, TierBooks
-from engine.tiers.mover import CopyResult, Place
+from engine.tiers.mover import Address, CopyResult
 from engine.tiers.request_kv import Loaded, Loading
 from engine.tiers.swap import Swaps
 from engine.tiers.transfers import DEVICE, Transfers
@@ -104,9 +104,9 @@ class Loads:
         for i, (books, slot) in enumerate(zip(loading.books, loading.slots, strict=True)):
             block = request.block_table[loading.first + i]
             self._pool.hold(block, incoming=True)
-            source = Place(books.tier, slot, books.start_read(slot, loading.since))
+            source = Address(books.tier, slot, books.start_read(slot, loading.since))
             ended = partial(self._arrived, loading, loading.first + i)
-            self._transfers.begin(source, Place(DEVICE, block), ended, urgent=True)
+            self._transfers.begin(source, Address(DEVICE, block), ended, urgent=True)
 
     def _arrived(self, loading: Loading, place: int, result: CopyResult, now: float) -> None:
         books = self._transfers.books[result.copy.source.tier - 1]

@@ -14,7 +14,7 @@ QUEUE_LIMIT = 4096
 """Copies that can be under way at the same time."""
 
 
-class Place(NamedTuple):
+class Address(NamedTuple):
     """A block's place in a tier, and which of its contents is meant (0 on the device)."""
 
     tier: int
@@ -27,8 +27,8 @@ class Copy:
     """One block to be copied. ``urgent``: a request waits for it. ``after``: what it must not be begun before."""
 
     num: int
-    source: Place
-    target: Place
+    source: Address
+    target: Address
     urgent: bool = False
     after: Fence = PASSED
 

@@ -3,7 +3,7 @@
 from functools import partial
 
 from engine.tiers.books import FREE, TierBooks
-from engine.tiers.mover import CopyResult, Place
+from engine.tiers.mover import Address, CopyResult
 from engine.tiers.transfers import DEVICE, Transfers
 from engine.words import counted
 
@@ -17,7 +17,7 @@ STORE_FAILURES_EVERY = 1.0
 """Seconds between two reports of blocks that could not be stored; those in between are summed."""
 
 
-class Storing:
+class Offloads:
     """``ahead``: blocks on their way out ahead of their eviction."""
 
     def __init__(self, transfers: Transfers) -> None:
@@ -57,8 +57,8 @@ class Storing:
         books = self._books[0]
         self._make_way(books, now)
         slot = books.take(now, fill=self._pool.block_size, hash_=hash_)
-        target = Place(books.tier, slot, int(books.generation[slot]))
-        self._transfers.begin(Place(DEVICE, block), target, partial(self._stored, ahead=ahead))
+        target = Address(books.tier, slot, int(books.generation[slot]))
+        self._transfers.begin(Address(DEVICE, block), target, partial(self._stored, ahead=ahead))
 
     def _make_way(self, books: TierBooks, now: float) -> None:
         """Before a full tier gives up its oldest cached block, move that down a tier, where there is one."""
@@ -74,10 +74,10 @@ class Storing:
             hash_ = int(books.hash[slot])
             if lower.knows(hash_) or self._transfers.room < 2 or books.available < 2:
                 continue
-            source = Place(books.tier, slot, books.start_read(slot, now))
+            source = Address(books.tier, slot, books.start_read(slot, now))
             target = lower.take(now, fill=self._pool.block_size, hash_=hash_)
             ended = partial(self._stored, ahead=False)
-            self._transfers.begin(source, Place(lower.tier, target, int(lower.generation[target])), ended)
+            self._transfers.begin(source, Address(lower.tier, target, int(lower.generation[target])), ended)
             return
 
     def _stored(self, result: CopyResult, now: float, *, ahead: bool) -> None:

@@ -12,7 +12,7 @@ from engine.memory.places import complete_places
 from engine.memory.prefix import NO_HASH, extend_hashes
 from engine.requests.request import Request
 from engine.tiers.books import CACHED, TierBooks
-from engine.tiers.mover import CopyResult, Place
+from engine.tiers.mover import Address, CopyResult
 from engine.tiers.transfers import DEVICE, Transfers
 
 
@@ -61,9 +61,9 @@ class Prefetches:
         parent = hashes[place - groups] if place >= groups else NO_HASH
         prefetch = Prefetch(request.num, place, hashes[place], parent)
         self.under_way.add(prefetch)
-        source = Place(books.tier, slot, books.start_read(slot, now))
+        source = Address(books.tier, slot, books.start_read(slot, now))
         ended = partial(self._arrived, prefetch)
-        self._transfers.begin(source, Place(DEVICE, block), ended, urgent=True)
+        self._transfers.begin(source, Address(DEVICE, block), ended, urgent=True)
 
     def used(self, block: int) -> None:
         """A request that is admitted hits ``block``: if it was brought ahead, that was worth it."""

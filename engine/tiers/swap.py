@@ -4,7 +4,7 @@ from functools import partial
 
 from engine.requests.request import Request
 from engine.tiers.books import TierBooks
-from engine.tiers.mover import CopyResult, Place
+from engine.tiers.mover import Address, CopyResult
 from engine.tiers.request_kv import Swapped
 from engine.tiers.transfers import DEVICE, Transfers
 from engine.words import counted
@@ -20,7 +20,7 @@ class Swaps:
 
     def room(self, request: Request, books: TierBooks) -> bool:
         """Whether the state of ``request`` can be copied out to that tier now."""
-        blocks = self._pool.blocks_for(request.computed)
+        blocks = self._pool.blocks_for(request.computed_tokens)
         return blocks <= books.available and blocks <= self._transfers.room
 
     def out(self, request: Request, books: TierBooks, now: float) -> None:
@@ -28,20 +28,20 @@ class Swaps:
 
         The caller made sure of `room` and of at least one computed token.
         """
-        blocks = request.block_table[: self._pool.blocks_for(request.computed)]
+        blocks = request.block_table[: self._pool.blocks_for(request.computed_tokens)]
         hashes = [self._pool.hash_of(block) for block in blocks]
         slots = [books.take(now, fill=int(self._pool.fill[block]), owner=request.num) for block in blocks]
-        state = Swapped(request.num, books, slots, request.computed, hashes, now, leaving=len(blocks))
+        state = Swapped(request.num, books, slots, request.computed_tokens, hashes, now, leaving=len(blocks))
         self.swapped[request.num] = state
         for place, (block, slot) in enumerate(zip(blocks, slots, strict=True)):
             self._pool.hold(block)
-            target = Place(books.tier, slot, int(books.generation[slot]))
+            target = Address(books.tier, slot, int(books.generation[slot]))
             ended = partial(self._left, state, place)
-            self._transfers.begin(Place(DEVICE, block), target, ended, urgent=True)
+            self._transfers.begin(Address(DEVICE, block), target, ended, urgent=True)
 
     def refuse(self, request: Request, tier: str) -> None:
         """The tier (by name) had no room for it; its KV is given up."""
-        blocks = self._pool.blocks_for(request.computed)
+        blocks = self._pool.blocks_for(request.computed_tokens)
         books = self._transfers.named(tier)
         if books is not None:
             self._transfers.levels[books.tier].drops += blocks

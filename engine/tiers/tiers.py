@@ -11,7 +11,7 @@ from engine.tiers.books import TierBooks
 from engine.tiers.fence import Fences, nothing_queued
 from engine.tiers.loading import Loads
 from engine.tiers.mover import CopyService
-from engine.tiers.offload import Storing
+from engine.tiers.offload import Offloads
 from engine.tiers.prefetch import Prefetches
 from engine.tiers.request_kv import Loaded
 from engine.tiers.swap import Swaps
@@ -20,7 +20,7 @@ from engine.tiers.transfers import Transfers
 
 class Tiers(Transfers):
     """The copies under way, and those who begin them: ``swaps``, ``loads``, ``prefetches`` and
-    ``storing``."""
+    ``offloads``."""
 
     def __init__(
         self, pool: BlockPool, books: Sequence[TierBooks], mover: CopyService, fences: Fences = nothing_queued
@@ -29,7 +29,7 @@ class Tiers(Transfers):
         self.swaps = Swaps(self)
         self.loads = Loads(self, self.swaps)
         self.prefetches = Prefetches(self)
-        self.storing = Storing(self)
+        self.offloads = Offloads(self)
         self.swapped = self.swaps.swapped
         self.loading = self.loads.loading
         self.loaded_tokens = 0

@@ -16,7 +16,7 @@ from engine.memory.pool import BlockPool
 from engine.tiers.books import FREE, TierBooks
 from engine.tiers.fence import Fences
 from engine.tiers.levels import Level, Traffic
-from engine.tiers.mover import Copy, CopyResult, CopyService, Place
+from engine.tiers.mover import Address, Copy, CopyResult, CopyService
 from engine.tiers.request_kv import TierNews
 
 DEVICE = 0
@@ -80,7 +80,7 @@ class Transfers:
     # Copies
 
     def begin(
-        self, source: Place, target: Place, ended: Callable[[CopyResult, float], None], *, urgent: bool = False
+        self, source: Address, target: Address, ended: Callable[[CopyResult, float], None], *, urgent: bool = False
     ) -> None:
         """A copy begins with the next `flush`; the caller has marked both its places. ``urgent``: a request waits for it."""
         copy = Copy(self._next, source, target, urgent)

@@ -11,7 +11,7 @@ from engine.policies.policy_set import PolicySet
 from engine.requests.batch import BatchItem, BlockCopy, StepOutput
 from engine.requests.request import Request
 from engine.scheduling.kv_switch import KVSwitchError
-from engine.scheduling.output import Plan
+from engine.scheduling.output import SchedulerOutput
 from engine.scheduling.scheduler import Scheduler
 
 BLOCK = 4
@@ -90,7 +90,7 @@ class FakeRunner:
 
     def token(self, request: Request, more: Sequence[int] = ()) -> int:
         """What is sampled behind its tokens and ``more``."""
-        place = 0 if request.group is None else request.num - request.group
+        place = 0 if request.first_sample is None else request.num - request.first_sample
         return random.Random(hash((self._seed, place, *request.token_ids, *more))).randrange(FAKE_VOCAB)
 
 
@@ -147,7 +147,7 @@ class Drive:
         self.requests[num] = request
         return request
 
-    def step(self) -> Plan:
+    def step(self) -> SchedulerOutput:
         """One iteration, with the ledger checked between planning and committing and after."""
         if self.scheduler.kv_switch_due:
             self.scheduler.switch_kv(self.storage, self.now)
@@ -160,7 +160,7 @@ class Drive:
         self.now += 0.5
         return plan
 
-    def steps(self, count: int) -> list[Plan]:
+    def steps(self, count: int) -> list[SchedulerOutput]:
         return [self.step() for _ in range(count)]
 
     def run_out(self, limit: int = 2000) -> int:

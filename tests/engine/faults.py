@@ -16,7 +16,7 @@ from engine.memory.places import first_needed_place
 from engine.memory.pool import BlockPool
 from engine.requests.batch import BlockCopy
 from engine.requests.beam import Beam
-from engine.requests.request import NO_BLOCK, Request
+from engine.requests.request import NULL_BLOCK, Request
 from engine.scheduling import beam_steps, forking
 from engine.scheduling.progress import drop_unseen
 from engine.scheduling.roster import Roster
@@ -96,9 +96,9 @@ def dropped_without_a_release() -> Iterator[None]:
 
     def forgetful(request: Request, pool: BlockPool, now: float) -> int:
         for group in range(pool.groups):
-            for place in range(group, first_needed_place(pool, group, request.computed), pool.groups):
-                request.block_table[place] = NO_BLOCK
-        request.holes = request.block_table.count(NO_BLOCK)
+            for place in range(group, first_needed_place(pool, group, request.computed_tokens), pool.groups):
+                request.block_table[place] = NULL_BLOCK
+        request.holes = request.block_table.count(NULL_BLOCK)
         return 0
 
     with patch("engine.scheduling.commit.drop_unseen", forgetful):

@@ -21,13 +21,13 @@ from engine.policies.preempt_action import PREEMPT_ACTIONS
 from engine.policies.requeue import REQUEUES
 from engine.policies.victim import VICTIMS
 from engine.requests.batch import BatchItem
-from engine.requests.members import is_one_group, leader_of, places_taken
-from engine.requests.request import NO_BLOCK, FinishReason, Request, RequestState
+from engine.requests.members import is_one_search, leader_of, width_taken
+from engine.requests.request import NULL_BLOCK, FinishReason, Request, RequestState
 from engine.requests.retention import Retention
 from engine.scheduling.admission import never_fits
 from engine.scheduling.beam_steps import add_beams
 from engine.scheduling.forking import add_samples
-from engine.scheduling.output import Plan
+from engine.scheduling.output import SchedulerOutput
 from engine.scheduling.roster import RUNNING_STATES
 from engine.scheduling.scheduler import Scheduler
 from tests.engine.beams import ended_by_itself, outputs_of, search
@@ -320,7 +320,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert not self.scheduler.switching
         assert self.scheduler.ledger_violations() == []
 
-    def _check_admissions(self, plan: Plan, queue: list[Request], ran: list[Request]) -> None:
+    def _check_admissions(self, plan: SchedulerOutput, queue: list[Request], ran: list[Request]) -> None:
         scheduler = self.scheduler
         verdict = scheduler.verdict
         assert plan.verdict is verdict
@@ -350,7 +350,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             )
             assert admission.cached < len(admission.request.token_ids)
 
-    def _check_victims(self, plan: Plan, before: dict[int, int]) -> None:
+    def _check_victims(self, plan: SchedulerOutput, before: dict[int, int]) -> None:
         """A protected request is a victim only where all that ran were protected by then."""
         bound = self.scheduler.policies.preempt_bound
         if self.scheduler.tiers is not None and self.scheduler.policies.tier_full == "block":
@@ -368,7 +368,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert sum(item.count for item in items) <= self.scheduler.policies.token_budget
         for item in items:
             assert item.count > 0
-            assert item.start == item.request.computed
+            assert item.start == item.request.computed_tokens
             assert item.request.state in RUNNING_STATES
             assert item.samples == (item.start + item.count == len(item.request.token_ids))
             if item.request.beam is None:
@@ -400,12 +400,12 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     def _few_enough(self) -> bool:
         running = self.scheduler.running
-        return places_taken(running) <= self.scheduler.policies.max_running or is_one_group(running)
+        return width_taken(running) <= self.scheduler.policies.max_running or is_one_search(running)
 
     def _used_by(self, requests: Sequence[Request]) -> int:
         """Blocks these hold together, without those of the tokens being computed now."""
-        tables = [request.block_table[: self.pool.blocks_for(request.computed)] for request in requests]
-        return len({block for table in tables for block in table if block != NO_BLOCK})
+        tables = [request.block_table[: self.pool.blocks_for(request.computed_tokens)] for request in requests]
+        return len({block for table in tables for block in table if block != NULL_BLOCK})
 
     def _copying(self) -> bool:
         """Copies between tiers are under way, and what waits for them may wait."""
@@ -416,5 +416,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     def _snapshot(self) -> object:
         scheduler = self.scheduler
-        requests = [(r.num, r.state, r.computed, tuple(r.block_table), r.reserved_blocks) for r in scheduler.running]
+        requests = [
+            (r.num, r.state, r.computed_tokens, tuple(r.block_table), r.reserved_blocks) for r in scheduler.running
+        ]
         return scheduler.policies, scheduler.rule, requests, list(scheduler.waiting), self.pool.changes.all_runs()

@@ -68,10 +68,10 @@ def advance(runner: ModelRunner, requests: Sequence[Request], chunk: int = 1 << 
     items = []
     for request in requests:
         count = min(chunk, request.remaining)
-        items.append(BatchItem(request, request.computed, count, count == request.remaining))
+        items.append(BatchItem(request, request.computed_tokens, count, count == request.remaining))
     tokens = iter(runner.run(items).tokens)
     for item in items:
-        item.request.computed += item.count
+        item.request.computed_tokens += item.count
         if item.samples:
             item.request.token_ids.append(next(tokens))
 

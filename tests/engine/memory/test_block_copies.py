@@ -11,7 +11,7 @@ from engine.model.kv_cache import KVCache
 from engine.model.load import LoadedModel, random_model
 from engine.policies.policy_set import PolicySet
 from engine.requests.batch import BatchItem, BlockCopy
-from engine.scheduling.output import Plan
+from engine.scheduling.output import SchedulerOutput
 from engine.scheduling.scheduler import Scheduler
 from tests.engine.fake_model import FakeRunner
 from tests.engine.served import advance, generate, make_request, make_runner
@@ -81,12 +81,12 @@ def test_a_request_goes_on_from_copied_blocks(model: LoadedModel) -> None:
     second = make_request(2, first.token_ids[:-1], 12, table=[*range(whole), *range(40, 56)])
     second.prompt_tokens = len(prompt)
     second.token_ids.append(first.token_ids[-1])
-    second.computed = len(prompt)
+    second.computed_tokens = len(prompt)
     chain = [BlockCopy(whole, 60, tail), BlockCopy(60, 40, tail)]
-    items = [BatchItem(request, request.computed, 1, True) for request in (first, second)]
+    items = [BatchItem(request, request.computed_tokens, 1, True) for request in (first, second)]
     output = runner.run(items, chain)
     for request, token in zip((first, second), output.tokens, strict=True):
-        request.computed += 1
+        request.computed_tokens += 1
         request.token_ids.append(token)
     assert generate(runner, [first, second]) == alone * 2
 
@@ -127,7 +127,7 @@ def test_a_step_does_the_plans_copies() -> None:
             done.append(copies)
             return super().run(items, copies)
 
-    scheduler.schedule = lambda now: Plan((), 8, copies)  # type: ignore[method-assign]
+    scheduler.schedule = lambda now: SchedulerOutput((), 8, copies)  # type: ignore[method-assign]
     step = Engine(scheduler, Recorder()).step()
     assert step is not None
     assert step.plan.copies == copies

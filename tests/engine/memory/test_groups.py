@@ -9,7 +9,7 @@ from engine.memory.places import complete_places, places, tail_places
 from engine.memory.pool import BlockPool
 from engine.memory.prefix import NO_HASH, extend_hashes, hashes_of, of_group
 from engine.memory.window import Windows
-from engine.requests.request import NO_BLOCK, Request
+from engine.requests.request import NULL_BLOCK, Request
 from engine.scheduling.admission import find_prefix
 from kvtop.state import EngineState
 from kvtop.state.ledger import check as contradictions
@@ -86,11 +86,11 @@ def test_what_slides_out_of_one_group_is_freed_though_the_other_sees_all() -> No
     drive = drive_with((None, 6), 32)
     request = drive.add(1, prompt=10, max_tokens=20)
     drive.steps(15)
-    assert request.computed == 24
-    assert NO_BLOCK not in _group(request, 0, 2)
+    assert request.computed_tokens == 24
+    assert NULL_BLOCK not in _group(request, 0, 2)
     # Position 24 sees 19 … 24: four blocks of 4 lie before.
-    assert _group(request, 1, 2)[:4] == [NO_BLOCK] * 4
-    assert NO_BLOCK not in _group(request, 1, 2)[4:]
+    assert _group(request, 1, 2)[:4] == [NULL_BLOCK] * 4
+    assert NULL_BLOCK not in _group(request, 1, 2)[4:]
     assert request.holes == drive.scheduler.totals.dropped_blocks == 4
     assert drive.pool.tokens_in_use == 24
     assert drive.pool.group_tokens == [24, 8]
@@ -101,7 +101,7 @@ def test_a_block_is_taken_for_the_group_of_its_place() -> None:
     request = drive.add(1, prompt=13, max_tokens=4)
     drive.step()
     assert [int(drive.pool.group[block]) for block in request.held] == [
-        place % 3 for place, block in enumerate(request.block_table) if block != NO_BLOCK
+        place % 3 for place, block in enumerate(request.block_table) if block != NULL_BLOCK
     ]
 
 
@@ -119,8 +119,8 @@ def test_a_hit_needs_of_a_window_only_what_is_seen() -> None:
     plan = drive.step()
     # 20 tokens are complete; position 20 sees 15 … 20, so of the windows' blocks the first three are not needed.
     assert plan.admitted[0].cached == 20
-    assert _group(second, 1, 2)[:3] == [NO_BLOCK] * 3
-    assert NO_BLOCK not in _group(second, 0, 2)
+    assert _group(second, 1, 2)[:3] == [NULL_BLOCK] * 3
+    assert NULL_BLOCK not in _group(second, 0, 2)
     drive.run_out()
 
 
@@ -156,7 +156,7 @@ def test_all_layers_sliding_find_the_end_of_a_prefix_alone() -> None:
         _evict(drive.pool, block)
     second = drive.add(2, prompt=tokens, max_tokens=2)
     assert drive.step().admitted[0].cached == 20
-    assert second.block_table[:3] == [NO_BLOCK] * 3
+    assert second.block_table[:3] == [NULL_BLOCK] * 3
     drive.run_out()
 
 
@@ -179,7 +179,7 @@ def test_nothing_after_a_reset_is_found_though_what_came_before_slid_out() -> No
     assert request.chained == 2
     drive.scheduler.reset_prefix_cache()
     drive.steps(20)
-    assert request.block_table[:5] == [NO_BLOCK] * 5
+    assert request.block_table[:5] == [NULL_BLOCK] * 5
     assert request.chained == 0
     assert all(drive.pool.hash_of(block) == NO_HASH for block in request.held)
 
@@ -191,7 +191,7 @@ def test_a_window_of_one_token_is_found_without_a_block_of_its_own() -> None:
     drive.run_out()
     second = drive.add(2, prompt=tokens, max_tokens=2)
     assert drive.step().admitted[0].cached == 12
-    assert _group(second, 1, 2)[:3] == [NO_BLOCK] * 3
+    assert _group(second, 1, 2)[:3] == [NULL_BLOCK] * 3
     drive.run_out()
 
 
@@ -239,12 +239,12 @@ def test_viewers_see_groups_and_what_slid_out_of_one() -> None:
         assert viewer.requests is not None
         assert viewer.requests[1].table == request.block_table
         assert contradictions(viewer) == []
-    assert request.computed == 34
+    assert request.computed_tokens == 34
     assert viewer.gauges["kv_tokens"] == 34
     assert viewer.gauges["kv_bytes_used"] == len(request.held) * 4 * 8
     assert viewer.blocks is not None
     assert [int(viewer.blocks.group[block]) for block in request.held] == [
-        place % 2 for place, block in enumerate(request.block_table) if block != NO_BLOCK
+        place % 2 for place, block in enumerate(request.block_table) if block != NULL_BLOCK
     ]
 
 

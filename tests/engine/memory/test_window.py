@@ -20,7 +20,7 @@ from engine.model.paged_tensor import PagedTensor
 from engine.model.runner import ModelRunner
 from engine.policies.policy_set import PolicySet
 from engine.requests.batch import BatchItem
-from engine.requests.request import NO_BLOCK, Request
+from engine.requests.request import NULL_BLOCK, Request
 from kvtop.cli import build_parser
 from kvtop.commands.demo import engine_arguments
 from kvtop.state import EngineState
@@ -206,7 +206,7 @@ def test_blocks_that_slide_out_serve_others(model: LoadedModel) -> None:
 
 def test_a_request_whose_window_has_lost_a_block_is_refused(model: LoadedModel) -> None:
     runner = make_runner(with_windows(model, (6,) * LAYERS), blocks=8, block_size=4)
-    request = make_request(0, [1] * 14, 1, table=[NO_BLOCK, NO_BLOCK, 3, 4])
+    request = make_request(0, [1] * 14, 1, table=[NULL_BLOCK, NULL_BLOCK, 3, 4])
     request.holes = 2
     assert len(runner.run([BatchItem(request, 13, 1, True)]).tokens) == 1
     with pytest.raises(ValueError, match="request-0: position 7 is seen, but its block was dropped"):
@@ -226,7 +226,7 @@ def test_blocks_before_all_windows_are_not_read(model: LoadedModel, windows: Win
             advance(runner, [request], chunk)
             if spoil:
                 for group, window in enumerate(groups.windows):
-                    gone = first_seen(window, request.computed) // block_size
+                    gone = first_seen(window, request.computed_tokens) // block_size
                     table = request.block_table[group :: len(groups)]
                     for part in runner.cache.parts:
                         part[:, :, table[:gone]] = math.nan
@@ -312,8 +312,8 @@ def test_viewers_see_what_slid_out() -> None:
     viewer.apply(telemetry.keyframe(), 0.0)
     assert viewer.requests[1].table == request.block_table
     # 34 tokens are computed, of which 26 … 34 are seen: 6 blocks of 4 lie before.
-    assert request.computed == 34
-    assert request.block_table[:6] == [NO_BLOCK] * 6
+    assert request.computed_tokens == 34
+    assert request.block_table[:6] == [NULL_BLOCK] * 6
     assert min(request.block_table[6:]) >= 0
     assert contradictions(viewer) == []
     rows = check_rows(block_table_rows(viewer, 1, 100, 12, 0.0), 100, 12).split("\n")

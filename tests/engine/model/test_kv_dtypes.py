@@ -156,8 +156,8 @@ def _continued(model: LoadedModel, name: str, *, fault: bool = False) -> tuple[l
         runner.cache.parts = runner.cache.parts[:1]
     old, moved.block_table = moved.block_table, [2, 0, 1, 4, 3, 5, 6]
     pairs = [BlockCopy(source, target, BLOCK_SIZE) for source, target in zip(old, moved.block_table, strict=True)]
-    output = runner.run([BatchItem(moved, moved.computed, 1, True)], pairs)
-    moved.computed += 1
+    output = runner.run([BatchItem(moved, moved.computed_tokens, 1, True)], pairs)
+    moved.computed_tokens += 1
     moved.token_ids.append(output.tokens[0])
     return generate(runner, [moved])[0], expected
 

@@ -72,7 +72,7 @@ def test_a_prefix_computed_by_another_request_serves_as_well(model: LoadedModel)
     expected = generate(runner, [first])[0]
     shared = 64 // BLOCK_SIZE
     second.block_table[shared:] = [block for block in range(BLOCKS) if block not in first.block_table][:20]
-    second.computed = 64
+    second.computed_tokens = 64
     assert generate(runner, [second])[0] == expected
 
 

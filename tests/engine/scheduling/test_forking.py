@@ -37,7 +37,7 @@ def test_the_prompt_is_computed_once_and_every_sample_gets_a_first_token() -> No
     assert drive.scheduler.totals.prefill_tokens == 6
     assert drive.scheduler.totals.decode_tokens == 3
     assert [sample.state for sample in samples] == [RequestState.DECODE] * 3
-    assert [sample.group for sample in samples] == [1, 1, 1]
+    assert [sample.first_sample for sample in samples] == [1, 1, 1]
 
 
 def test_samples_share_all_blocks_of_the_prompt_the_incomplete_one_too() -> None:
@@ -210,12 +210,12 @@ def test_the_ledger_finds_a_write_to_a_shared_block() -> None:
     first, second = add(drive, 1, n=2)
     drive.step()
     tail = first.block_table[1]
-    first.computed += 1
+    first.computed_tokens += 1
     drive.pool.fill[tail] += 1
     drive.pool.group_tokens[0] += 1
     found = drive.scheduler.ledger_violations()
     assert f"block {tail} holds 3 tokens, but as block 1 of request r1.1 it should hold 2" in found
-    second.computed += 1
+    second.computed_tokens += 1
     second.token_ids[-1] = first.token_ids[-1] + 1
     assert drive.scheduler.ledger_violations() == [
         f"block {tail} was written while it is shared: requests r1, r1.1 have other tokens in its place"
@@ -236,7 +236,7 @@ def test_strangers_cannot_share_a_block_that_is_written() -> None:
     drive = Drive()
     first, second = add(drive, 1, n=2)
     drive.step()
-    second.group = 99
+    second.first_sample = 99
     tail = first.block_table[1]
     assert (
         f"block {tail} is in the tables of requests r1, r1.1 though it can still be written (2 of 4 tokens)"
@@ -251,7 +251,7 @@ def test_the_server_takes_a_number_of_samples() -> None:
     alone = server.submit([6, 7], 6).request
     server.take_up()
     assert [sample.num for sample in (first, *first.samples, alone)] == [0, 1, 2, 3]
-    assert (alone.group, alone.siblings) == (None, 1)
+    assert (alone.first_sample, alone.siblings) == (None, 1)
     samples = [first, *first.samples]
     while engine.scheduler.requests:
         engine.step()

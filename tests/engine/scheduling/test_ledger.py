@@ -149,7 +149,7 @@ def unlisted(d: Drive) -> None:
 
 
 def wrong_computed(d: Drive) -> None:
-    d.requests[1].computed = 60
+    d.requests[1].computed_tokens = 60
 
 
 FAULTS: list[tuple[Callable[[Drive], None], str]] = [

@@ -89,7 +89,7 @@ def test_of_wrong_guesses_kv_and_blocks_are_given_back() -> None:
     assert len(request.block_table) == 2, "the guesses reach into a second block"
     output = made.runner.run(plan.items, plan.copies)
     made.scheduler.commit(plan, output, made.now)
-    assert request.computed == BLOCK
+    assert request.computed_tokens == BLOCK
     assert len(request.block_table) == 1
     assert made.pool.available == made.pool.total - 1
     assert made.scheduler.ledger_violations() == []

@@ -503,7 +503,7 @@ def test_a_plan_is_committed_once() -> None:
     plan = drive.step()
     known = len(request.token_ids)
     assert drive.scheduler.commit(plan, StepOutput([7]), drive.now) == []
-    assert (len(request.token_ids), request.computed) == (known, 5)
+    assert (len(request.token_ids), request.computed_tokens) == (known, 5)
 
 
 def test_only_a_running_request_can_be_preempted() -> None:
@@ -521,7 +521,7 @@ def test_a_wrong_number_of_tokens_is_refused_before_anything_changes() -> None:
     plan = drive.scheduler.schedule(drive.now)
     with pytest.raises(ValueError, match="the batch samples 1 tokens, 2 came back"):
         drive.scheduler.commit(plan, StepOutput([1, 2]), drive.now)
-    assert request.computed == 0
+    assert request.computed_tokens == 0
 
 
 def test_planning_again_without_a_commit_plans_the_same() -> None:

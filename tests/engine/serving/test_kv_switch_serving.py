@@ -218,7 +218,7 @@ def test_a_disk_tier_that_cannot_be_opened_again_leaves_the_old_type(
     monkeypatch.setattr(Tiers, "close", close)
     (switch,) = served.scheduler.kv_types.done
     assert switch.error is not None
-    assert "the file holds something else" in switch.error
+    assert "a file that holds something else is there" in switch.error
     assert outputs(work) == calm["float32"]
     assert served.scheduler.kv_types.in_force == "float32"
 

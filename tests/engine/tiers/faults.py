@@ -11,7 +11,7 @@ from engine.requests.request import Request
 from engine.scheduling import tiering
 from engine.tiers.books import TierBooks
 from engine.tiers.mover import CopyResult
-from engine.tiers.offload import Storing
+from engine.tiers.offload import Offloads
 from engine.tiers.prefetch import Prefetches
 from engine.tiers.request_kv import Loaded
 from engine.tiers.swap import Swaps
@@ -90,7 +90,7 @@ def slot_reused_while_it_is_read() -> Iterator[None]:
 @contextmanager
 def failed_write_taken_for_done() -> Iterator[None]:
     """A copy out that failed counts as complete: the block is lost, and nobody knows."""
-    left, stored = Swaps._left, Storing._stored
+    left, stored = Swaps._left, Offloads._stored
 
     def fine(result: CopyResult) -> CopyResult:
         return replace(result, error=None) if result.copy.source.tier == DEVICE else result
@@ -100,7 +100,7 @@ def failed_write_taken_for_done() -> Iterator[None]:
             Swaps, "_left", lambda self, state, place, result, now: left(self, state, place, fine(result), now)
         ),
         patch.object(
-            Storing, "_stored", lambda self, result, now, *, ahead: stored(self, fine(result), now, ahead=ahead)
+            Offloads, "_stored", lambda self, result, now, *, ahead: stored(self, fine(result), now, ahead=ahead)
         ),
     ):
         yield

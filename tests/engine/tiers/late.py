@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass
 
-from engine.tiers.mover import Copy, CopyResult, Place
+from engine.tiers.mover import Address, Copy, CopyResult
 
 
 @dataclass
@@ -64,10 +64,10 @@ class LateMover:
         self._put(copy.target, list(self._get(copy.source)))
         return CopyResult(copy, None, 10, 1.0)
 
-    def _get(self, place: Place) -> list[int]:
+    def _get(self, place: Address) -> list[int]:
         return self._memory[place.slot] if place.tier == 0 else self._below[place.tier, place.slot]
 
-    def _put(self, place: Place, content: list[int]) -> None:
+    def _put(self, place: Address, content: list[int]) -> None:
         if place.tier == 0:
             self._memory[place.slot][:] = content
         else:

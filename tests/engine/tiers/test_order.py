@@ -14,7 +14,7 @@ from engine.tiers.books import TierBooks
 from engine.tiers.device import DeviceStore, fences_on
 from engine.tiers.fence import PASSED, nothing_queued
 from engine.tiers.host import HostStore
-from engine.tiers.mover import Copy, Mover, Place
+from engine.tiers.mover import Address, Copy, Mover
 from engine.tiers.tiers import Tiers
 from tests.engine.poison import PromptMover
 
@@ -60,7 +60,7 @@ class Scene:
         self.copies.add(None, self.copy, "compaction")
         for _ in range(BLOCKS):
             self.pool.take(0, 0.0)
-        self.tiers.storing.store(TARGET, 77, 0.0)
+        self.tiers.offloads.store(TARGET, 77, 0.0)
 
     def serve(self) -> float:
         """As the engine does: plan, run, commit. Returns what has been stored."""
@@ -106,7 +106,7 @@ def test_the_movers_thread_waits_for_the_fence() -> None:
             source.write(0, 1, torch.tensor([1, 2, 3, 4], dtype=torch.uint8))
 
     mover = Mover({0: source, 1: target})
-    mover.submit(Copy(0, Place(0, 0, 1), Place(1, 0, 1), after=Writes()))
+    mover.submit(Copy(0, Address(0, 0, 1), Address(1, 0, 1), after=Writes()))
     assert mover.wait(10.0)
     assert [result.error for result in mover.poll()] == [None]
     assert target.read(0, 1).tolist() == [1, 2, 3, 4]
@@ -119,7 +119,7 @@ def test_a_fence_that_fails_is_a_copy_that_failed() -> None:
             raise RuntimeError("the device is lost")
 
     mover = Mover({0: HostStore(1, 4), 1: HostStore(1, 4)})
-    mover.submit(Copy(0, Place(0, 0, -1), Place(1, 0, 1), after=Broken()))
+    mover.submit(Copy(0, Address(0, 0, -1), Address(1, 0, 1), after=Broken()))
     assert mover.wait(10.0)
     assert [result.error for result in mover.poll()] == ["the device is lost"]
     mover.close()

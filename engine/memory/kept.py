@@ -5,7 +5,7 @@ from engine.memory.lifecycle import HeldBlocks, PoolError
 from engine.memory.prefix import NO_HASH
 
 
-class PinnedBlocks(HeldBlocks):
+class KeptBlocks(HeldBlocks):
     """What `engine.memory.pins` holds is not evicted: when nobody else holds it, it is pinned, not cached."""
 
     def pin(self, block: int) -> None:
