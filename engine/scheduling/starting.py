@@ -122,7 +122,7 @@ def _start(roster: Roster, partial: PartialIndex, request: Request, hits: list[i
     count = 0 if loading else min(request.remaining, draft.budget)
     if count:
         assign(roster, request, count, draft, now)
-    draft.admitted.append(Admission(request, request.cached, len(request.block_table), waited, request.admissions == 1))
+    draft.admitted.append(Admission(request, request.cached, len(request.held), waited, request.admissions == 1))
 
 
 def _reuse(roster: Roster, request: Request, part: Part, now: float) -> None:

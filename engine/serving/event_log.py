@@ -260,7 +260,7 @@ class EventLog:
             "admit",
             request=request.num,
             request_id=request.id,
-            blocks=len(request.block_table),
-            tokens=request.cached,
+            blocks=admission.blocks,
+            tokens=admission.cached,
             seconds=admission.waited,
         )

@@ -65,6 +65,7 @@ class Facts:
     iteration: int
     waiting: int
     running: int
+    """Those that load included."""
     paused: bool
     sampled: int
     """Output tokens."""
@@ -185,20 +186,20 @@ class Watchdog:
         return None
 
     def _standstill(self, facts: Facts, since: float, iterations: int) -> Alarm:
-        work = f"{counted(facts.waiting, 'request')} waiting"
+        running = facts.running - facts.loading
+        work = f"{counted(facts.waiting, 'request')} waiting" + (f", {facts.loading} loading" if facts.loading else "")
         held = facts.moving + facts.pinned
-        if facts.running == facts.loading and held and (facts.loading or (facts.need or 1) > facts.available):
+        if not running and held and (facts.loading or (facts.need or 1) > facts.available):
             parts = [f"{facts.moving} in copies"] * bool(facts.moving) + [f"{facts.pinned} pinned"] * bool(facts.pinned)
-            work = f"{work}, {facts.loading} loading" if facts.loading else work
             text = (
                 f"{work} and none can start: of {facts.total} blocks {' and '.join(parts)}, {facts.available} available"
             )
             return Alarm(Trouble.BLOCKS_HELD, "error", text, since)
         if iterations:
-            text = f"iterations go on but nobody gets a token: {facts.running} running, {work}"
+            text = f"iterations go on but nobody gets a token: {running} running, {work}"
             return Alarm(Trouble.NO_TOKENS, "error", text, since)
         why = f": {facts.detail}" if facts.detail else ""
-        return Alarm(Trouble.NOTHING_RUNS, "error", f"no iteration with {facts.running} running and {work}{why}", since)
+        return Alarm(Trouble.NOTHING_RUNS, "error", f"no iteration with {running} running and {work}{why}", since)
 
 
 def _over(seconds: float, limit: float) -> bool:

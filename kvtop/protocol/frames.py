@@ -124,7 +124,7 @@ class Event(Message):
     free_blocks: int | None = Field(default=None, description="blocks available before")
     blocks: int | None = Field(
         default=None,
-        description="preempt, and where told finish, abort, error: blocks released; evict: blocks evicted; admit: blocks taken; "
+        description="preempt, and where told finish, abort, error: blocks released; evict: blocks evicted; admit: blocks in its table, those of cached tokens included; "
         "swap_out, swap_in, copy, compact: blocks copied; load_failed, tier_drop: blocks lost; pin: blocks (un)pinned",
     )
     tokens: int | None = Field(

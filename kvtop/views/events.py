@@ -75,7 +75,7 @@ def _admit(event: Event) -> str:
     if event.seconds is not None:
         parts.append(f"waited {seconds(event.seconds)}")
     if event.blocks is not None:
-        parts.append(f"took {plural(event.blocks, 'block')}")
+        parts.append(f"with {plural(event.blocks, 'block')}")
     if event.tokens:
         parts.append(f"{plural(event.tokens, 'token')} from the prefix cache")
     return _first_then(parts)

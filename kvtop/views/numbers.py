@@ -293,10 +293,10 @@ TIERS = Section(
         ),
         Term("contents", "bar over all blocks of the tier: held for swapped requests, cached, being copied, free"),
         Number(
-            "used",
+            "filled",
             "blocks, of all of the tier",
             ("tiers.blocks_total", "tiers.blocks_free"),
-            "blocks of the tier that are not free; on the device cached ones too, unlike KV used",
+            "blocks of the tier that are not free, cached ones included",
         ),
         Number("held", "blocks", ("tiers.blocks_held",)),
         Number(

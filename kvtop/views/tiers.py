@@ -123,7 +123,7 @@ def _name(figures: _Figures) -> tuple[str, int]:
     return clean(level.tier, 16) + (f" g{level.group}" if len(groups) > 1 else ""), Role.STRONG
 
 
-def _used(figures: _Figures) -> tuple[str, int]:
+def _filled(figures: _Figures) -> tuple[str, int]:
     total, free = figures.level.blocks_total, figures.level.blocks_free
     used = None if total is None or free is None else max(0, total - free)
     return f"{count(used)}/{count(total)}", Role.TEXT
@@ -171,7 +171,7 @@ def _prefetched(figures: _Figures) -> tuple[str, int]:
 
 _COLUMNS = (
     _Column("tier", 7, 100, _name),
-    _Column("used", 9, 95, _used),
+    _Column("filled", 9, 95, _filled),
     _Column("held", 5, 45, _total("blocks_held", role_of("reserved"))),
     _Column("in", 5, 90, _flow("bytes_in")),
     _Column("out", 5, 89, _flow("bytes_out")),
@@ -221,7 +221,7 @@ def _spelled(figures: _Figures, width: int) -> Row:
     level = figures.level
     flow_in, flow_out = _flow("bytes_in")(figures), _flow("bytes_out")(figures)
     parts = [
-        part(99, (_name(figures), (" ", Role.TEXT), _used(figures))),
+        part(99, (_name(figures), (" ", Role.TEXT), _filled(figures))),
         part(90, (("in ", Role.DIM), flow_in, (" out ", Role.DIM), flow_out, (" MB/s", Role.DIM)), ""),
         part(80, (("hit ", Role.DIM), _hit(figures)), ""),
         part(70, (("stalls ", Role.DIM), _stalls(figures)), ""),

@@ -42,7 +42,7 @@ PREEMPTION = event(
         (event("policy", axis="prefix_cache", old=True, new=False), "policy prefix_cache: on → off"),
         (
             event("admit", request_id="A-1", seconds=0.5, blocks=3, tokens=32),
-            "admit A-1: waited 500ms, took 3 blocks, 32 tokens from the prefix cache",
+            "admit A-1: waited 500ms, with 3 blocks, 32 tokens from the prefix cache",
         ),
         (
             event("finish", request_id="A-1", tokens=50, seconds=3, blocks=4, cause="stop"),
@@ -95,7 +95,7 @@ def test_evictions_in_a_row_are_told_as_one_with_their_sum() -> None:
     sentences = [event_sentence(entry).split(" since")[0] for entry in shown_events(state)]
     assert sentences == [
         "evict 1 cached block: room; 2 times",
-        "admit ?: took 2 blocks",
+        "admit ?: with 2 blocks",
         "evict 12 cached blocks: room; 3 times",
     ]
     assert len(state.events) == 6

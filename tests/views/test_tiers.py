@@ -53,7 +53,7 @@ NOW = 6.0
 def test_golden_at_80() -> None:
     text = check_rows(tier_rows(flowing(), 80, 4, NOW), 80, 4).split("\n")
     assert text == [
-        "tier    contents           used    in   out  ms/block  hit    stalls drops fails",
+        "tier    contents         filled    in   out  ms/block  hit    stalls drops fails",
         "host    ◇◇◇░░░░░░░···       3/4  3.00  1.00 0.41/0.30  25%    2 35ms     0     1",
         "disk    ?                   –/4     –     –       –/–    –         –     –     –",
         "░ cached  ◇ held for a swapped request  ⇄ being copied  in, out: MB/s           ",

@@ -1,12 +1,14 @@
 """Every counter and gauge of a crowded engine, counted again from its history by code of its own."""
 
 import random
+import re
 
 import pytest
 
 from engine.requests.request import SamplingParams
 from engine.workload.arrivals import Arrival
-from kvtop.protocol import Abort, Counters, Gauges, Preempt, SetPolicy
+from kvtop.protocol import Abort, Counters, Event, Gauges, Preempt, RequestChange, SetPolicy, Verdict, encode
+from kvtop.protocol.reading import read_frame
 from tests.engine.serving.recount import Town
 from tests.engine.tiers.late import Trouble
 
@@ -16,6 +18,7 @@ POLICIES = (
     CROWDED | {"preempt_action": "swap_disk", "offload": "on_fill", "partial_reuse": "copy"},
     CROWDED | {"preempt_action": "recompute", "offload": "by_priority"},
 )
+STATES = RequestChange.model_fields["state"].description
 NOT_COUNTED_HERE = {"ledger_checks", "ledger_violations", "kv_usage"}
 
 
@@ -98,6 +101,22 @@ def test_nothing_is_recomputed_that_was_not_taken_away(town: Town) -> None:
     told = town.frames[-1].counters
     assert told is not None
     assert sum(row["recomputed_tokens"] for row in rows) == told.recomputed_tokens
+
+
+def test_every_name_is_one_that_the_protocol_lists(town: Town) -> None:
+    """Viewers bear names they do not know; an engine of this version has none."""
+    states, kinds, codes = (
+        set(re.findall(r"[a-z_]+", text or "")) for text in (STATES, Event.__doc__, Verdict.__doc__)
+    )
+    for frame in town.frames:
+        assert {event.severity for event in frame.events} <= {"info", "warn", "error"}
+        assert {event.kind for event in frame.events} <= kinds
+        assert {change.state for change in frame.requests if change.state} <= states
+        assert {change.tier for change in frame.requests if change.tier} <= {"device", "host", "disk"}
+        assert frame.verdict is None or frame.verdict.code in codes
+        assert frame.status is None or frame.status.state in ("running", "idle", "paused", "draining")
+        # What goes out is what the strict models take, and nothing a viewer would have to mend.
+        assert read_frame(encode(frame)).mended == 0
 
 
 def test_the_first_token_is_timed_from_the_arrival_and_not_from_when_the_loop_saw_it(town: Town) -> None:

@@ -158,3 +158,13 @@ def test_a_ledger_violation_is_an_event_and_a_count() -> None:
     assert frame.counters is not None
     assert (frame.counters.ledger_checks, frame.counters.ledger_violations) >= (2, 1)
     assert any(e.kind == "ledger" and e.severity == "error" and e.detail for e in frame.events)
+
+
+def test_an_admission_tells_the_blocks_it_began_with_also_when_the_request_ended_in_the_same_step() -> None:
+    engine, telemetry = make_engine()
+    engine.scheduler.add(request(0, [1, 2, 3, 4, 5], 1), engine.clock())
+    frame = _turn(engine, telemetry)
+    assert frame is not None
+    told = {event.kind: event for event in frame.events}
+    assert set(told) == {"admit", "finish"}
+    assert told["admit"].blocks == 2
