@@ -17,10 +17,12 @@ import pytest
 
 from tests.cli.fakes import FakeEngine
 from tests.e2e.engines import KVTOP, KVTOP_TYPED, Engines
-from tests.e2e.tmux import Tmux, alive, wait_until
+from tests.e2e.tmux import Tmux, alive, children, wait_until
 
 Terminal = Callable[..., Tmux]
 DASHBOARD = r"\d+ running"
+WHOLE = r"fake kvtop[\s\S]*KV used[\s\S]*most blocks[\s\S]*chat-3[\s\S]*queue:[\s\S]*events:[\s\S]* help"
+"""The screen from its first row to its last."""
 
 
 @pytest.fixture
@@ -209,11 +211,37 @@ def test_ctrl_z_goes_back_to_the_shell_and_fg_draws_all_anew(terminal: Terminal,
     tmux.run("stty -a | tr ' ;' '\\n' | grep -cx -e echo -e icanon -e isig")
     tmux.wait_for(r"(?m)^3$", 30)
     tmux.run("clear; fg; echo code=$?")
-    tmux.wait_for(r"fake kvtop[\s\S]*KV used[\s\S]*most blocks[\s\S]*chat-3[\s\S]*queue:[\s\S]*events:[\s\S]* help")
+    tmux.wait_for(WHOLE)
     assert tmux.ask("alternate_on") == "1"
     tmux.keys("q")
     tmux.wait_for(r"(?m)^code=0$", 60)
     assert tmux.ask("alternate_on") == "0"
+
+
+def test_a_background_job_and_one_that_was_stopped_by_force_come_back_with_fg(
+    terminal: Terminal, fake: FakeEngine
+) -> None:
+    tmux = terminal()
+    tmux.run(f"{KVTOP_TYPED} attach fake &")
+    shell = int(tmux.ask("pane_pid"))
+    wait_until(lambda: bool(children(shell)), 60, "it did not start")
+    (pid,) = children(shell)
+    wait_until(lambda: stopped(pid), 60, "it does not wait for the terminal")
+    assert tmux.ask("alternate_on") == "0"
+    tmux.run("fg; echo code=$?")
+    tmux.wait_for(WHOLE)
+    os.kill(pid, signal.SIGSTOP)
+    tmux.wait_for("Stopped")
+    tmux.run("fg; echo code=$?")
+    tmux.wait_for(WHOLE)
+    wait_until(lambda: "Stopped" not in tmux.screen(), 60, "what the shell wrote is still there")
+    tmux.keys("q")
+    tmux.wait_for(r"(?m)^code=0$", 60)
+    assert tmux.ask("alternate_on") == "0"
+
+
+def stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def test_without_a_shell_ctrl_z_says_so(fake: FakeEngine, environment: dict[str, str]) -> None:
