@@ -12,7 +12,7 @@ from panels.panel import TitledPanel
 class SwapsPanel(TitledPanel):
     ID, NAME, DIGIT = "swaps", "swaps", 6
     ACTIONS = (Action("shout", ("z",), "z", "say it louder", "shout"),)
-    BINDINGS = bindings(ACTIONS)
+    BINDINGS = bindings(ACTIONS, NAME)
     said = "a new panel's body"
 
     @staticmethod
