@@ -14,19 +14,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from kvtop.protocol.base import MAX_COMMAND_BYTES, MAX_FRAME_BYTES, PROTOCOL_VERSION
-from kvtop.protocol.commands import (
-    Abort,
-    Compact,
-    Pause,
-    Pin,
-    Preempt,
-    Reply,
-    RequestKeyframe,
-    ResetPrefixCache,
-    Resume,
-    SetPolicy,
-    Unpin,
-)
+from kvtop.protocol.commands import COMMANDS, Reply
 from kvtop.protocol.frames import (
     Batch,
     Bye,
@@ -61,19 +49,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 Models = Sequence[type[BaseModel]]
 ENGINE_LINES: Models = (Hello, Keyframe, IterationFrame, Gap, Reply, Fault, Bye)
-PEER_LINES: Models = (
-    ClientHello,
-    SetPolicy,
-    Abort,
-    Preempt,
-    Pause,
-    Resume,
-    ResetPrefixCache,
-    Pin,
-    Unpin,
-    Compact,
-    RequestKeyframe,
-)
+PEER_LINES: Models = (ClientHello, *COMMANDS.values())
 HELLO_PARTS: Models = (EngineIdentity, ModelFacts, Geometry, KVGroup, PoolFacts, PolicyAxis)
 FRAME_PARTS: Models = (
     RequestChange,
