@@ -61,6 +61,25 @@ class Tmux:
         """Keys by tmux's names: Enter, Escape, C-c, Up, …"""
         self._tmux("send-keys", *names)
 
+    def send(self, text: str) -> None:
+        """``text`` as the terminal would send it, byte by byte: what no key is named for."""
+        self._tmux("send-keys", "-H", *(f"{byte:02x}" for byte in text.encode()))
+
+    def click(self, pattern: str) -> None:
+        """Presses and releases the left button in the middle of what ``pattern`` matches on the screen."""
+        for line, text in enumerate(self.screen().splitlines(), 1):
+            if match := re.search(pattern, text):
+                column = (match.start() + match.end()) // 2 + 1
+                self.send(f"\x1b[<0;{column};{line}M")
+                self.send(f"\x1b[<0;{column};{line}m")
+                return
+        raise AssertionError(f"{pattern!r} is not on the screen:\n{self.screen()}")
+
+    def paste(self, text: str) -> None:
+        """As a terminal pastes into a program that has asked for pastes to be marked."""
+        self._tmux("set-buffer", "-b", "pasted", text)
+        self._tmux("paste-buffer", "-p", "-r", "-d", "-b", "pasted")
+
     def run(self, command: str) -> None:
         self.type(command)
         self.keys("Enter")
