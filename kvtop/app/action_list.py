@@ -7,7 +7,7 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from kvtop.app.keys import EVERYWHERE_NAME
 from kvtop.term.keys import Action
-from panels.dialogs.dialog import DIALOG_ACTIONS
+from panels.dialogs.pager import PAGER
 
 
 class ActionProvider(Provider):
@@ -19,7 +19,7 @@ class ActionProvider(Provider):
         if not isinstance(self.screen, EngineScreen):
             return
         for place, actions in self.screen.keymap.sections:
-            if actions is DIALOG_ACTIONS or place == "dialogs":
+            if place in ("dialogs", PAGER):
                 continue
             for action in actions:
                 if action.name != "command_palette":

@@ -77,6 +77,11 @@ class KvtopApp(FrontBufferApp[int]):
             self._settled = True
             self.call_later(settle_gc)
 
+    def action_command_palette(self) -> None:
+        """What it lists is done on an engine's screen, so it opens over that alone."""
+        if isinstance(self.screen, EngineScreen):
+            super().action_command_palette()
+
     def on_paste(self, event: events.Paste) -> None:
         """Comes here when nothing that takes text had the focus; what was pasted is no keys."""
         self.notify(

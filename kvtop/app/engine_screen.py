@@ -29,14 +29,15 @@ from kvtop.term.keys import Action, bindings
 from kvtop.views.answer import Answer
 from kvtop.views.block_table import block_table_rows, header_rows, table_length
 from kvtop.views.glyphs import UNICODE, Glyphs
-from kvtop.views.rows import Role
+from kvtop.views.rows import Role, Row
 from kvtop.views.tiers import no_lower_tiers
 from panels.block_map import BlockMapPanel
 from panels.dialogs.confirm_form import ConfirmForm
 from panels.dialogs.confirm_screen import ConfirmScreen
 from panels.dialogs.dialog import Dialog
+from panels.dialogs.help_screen import HelpScreen
 from panels.dialogs.help_text import help_rows
-from panels.dialogs.pager import Page, PagerScreen, whole_text
+from panels.dialogs.pager import Page, PagerScreen
 from panels.dialogs.policy_screen import PolicyScreen
 from panels.dialogs.wrapping import wrapped
 from panels.divider import DividerPanel
@@ -322,7 +323,8 @@ class EngineScreen(Screen[None]):
             return Page(rows, table_length(state, num), fixed=header_rows(state))
 
         title = "block table: logical to physical"
-        self.app.push_screen(PagerScreen(title, content, close_keys=("enter",), live=True, glyphs=self.glyphs))
+        keys = next(action.keys for action in self.keymap.actions(RequestsPanel.NAME) if action.name == "open")
+        self.app.push_screen(PagerScreen(title, content, close_keys=keys, live=True, glyphs=self.glyphs))
 
     # --- dialogs ---
 
@@ -412,8 +414,12 @@ class EngineScreen(Screen[None]):
         self._redraw_all()
 
     def action_help(self) -> None:
-        content = whole_text(lambda width: help_rows(width, self.feed.live.hello, self.glyphs, self.keymap.sections))
-        self.app.push_screen(PagerScreen("help", content, close_keys=("question_mark",), glyphs=self.glyphs))
+        keys = next(action.keys for action in self.keymap.actions(EVERYWHERE_NAME) if action.name == "help")
+
+        def text(width: int) -> list[Row]:
+            return help_rows(width, self.feed.live.hello, self.glyphs, self.keymap.sections)
+
+        self.app.push_screen(HelpScreen(text, close_keys=keys, glyphs=self.glyphs))
 
     def action_policy(self) -> None:
         form = policy_form(self.feed.live, self.commander.read_only())

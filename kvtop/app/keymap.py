@@ -14,6 +14,7 @@ from textual.keys import KEY_NAME_REPLACEMENTS, Keys, key_to_character
 from kvtop.app.keys import EVERYWHERE_NAME, SECTIONS
 from kvtop.errors import UserError, one_line
 from kvtop.term.keys import FIXED, Action, Actions, Section
+from panels.dialogs.pager import PAGER
 
 _NAMED = {key.value for key in Keys} | set(KEY_NAME_REPLACEMENTS.values())
 _MODIFIERS = {"ctrl", "shift", "alt", "meta", "super", "hyper"}
@@ -31,8 +32,8 @@ _SHOWN = {
     "home": "Home",
     "end": "End",
 }
-_MODAL = "dialogs"
-"""While one is open, no keys work but its own."""
+_ALONE = (EVERYWHERE_NAME, "dialogs", PAGER)
+"""Where the keys that work everywhere are not besides: while one is open, its own come first."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ def shown(key: str) -> str:
 def _check_conflicts(sections: tuple[Section, ...]) -> None:
     everywhere = next(section for section in sections if section.name == EVERYWHERE_NAME)
     for section in sections:
-        shared = [] if section.name in (EVERYWHERE_NAME, _MODAL) else [everywhere]
+        shared = [] if section.name in _ALONE else [everywhere]
         meaning: dict[str, str] = {}
         for place, actions in [*shared, section]:
             for action in actions:

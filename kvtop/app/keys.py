@@ -2,6 +2,7 @@
 
 from kvtop.term.keys import Action, Section
 from panels.dialogs.dialog import DIALOG_ACTIONS
+from panels.dialogs.pager import PAGER, PAGER_ACTIONS
 from panels.registry import PANELS
 
 _GO_TO = tuple(
@@ -49,5 +50,6 @@ SECTIONS: tuple[Section, ...] = (
     Section(EVERYWHERE_NAME, EVERYWHERE),
     *(Section(panel.NAME, panel.ACTIONS) for panel in PANELS if panel.ACTIONS),
     Section("dialogs", DIALOG_ACTIONS),
+    Section(PAGER, PAGER_ACTIONS),
 )
 """In the order of the help."""

@@ -7,6 +7,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.screen import Screen
 
+from kvtop.term.keys import Action, bindings, scrolling
 from kvtop.term.panel import CellPanel
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Role, Row, RowBuilder
@@ -27,23 +28,44 @@ Content = Callable[[int, int, int], Page]
 """``(width, first line, height)`` -> the page."""
 
 
-def whole_text(text: Callable[[int], list[Row]]) -> Content:
-    """Pages of a text that is made at once, anew for each width."""
-    made: dict[int, list[Row]] = {}
-
-    def page(width: int, first: int, height: int) -> Page:
-        if width not in made:
-            made.clear()
-            made[width] = text(width)
-        rows = made[width]
-        first = max(0, min(first, len(rows) - height))
-        return Page(rows[first : first + height], len(rows))
-
-    return page
+PAGER = "help and tables"
+PAGER_ACTIONS = (
+    Action("close", ("q", "escape"), "q Esc", "close it, as does the key that opened it"),
+    Action("page_down", ("pagedown", "ctrl+f", "space"), "PgDn ctrl+f Space", "one page down"),
+    *(action for action in scrolling("line") if action.name != "page_down"),
+)
 
 
-class PagerScreen(Screen[None]):
-    """The keys scroll; ``q``, ``Esc`` or ``close_keys`` close it. A ``live`` one is to be told to `reload`."""
+KEYS_ROW = (
+    RowBuilder()
+    .add("  j k PgDn PgUp g G", Role.KEY)
+    .add(" scroll  ", Role.DIM)
+    .add("q", Role.KEY)
+    .add(" close", Role.DIM)
+    .row()
+)
+
+
+class TextScreen(Screen[None]):
+    """A text over the whole terminal, with its keys. ``close_keys``: further ones that close it."""
+
+    BINDINGS = bindings(PAGER_ACTIONS, PAGER)
+
+    def __init__(self, *, close_keys: tuple[str, ...], glyphs: Glyphs) -> None:
+        super().__init__(classes="pager")
+        self._close_keys, self._glyphs = close_keys, glyphs
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key in self._close_keys:
+            event.stop()
+            self.dismiss()
+
+    def action_close(self) -> None:
+        self.dismiss()
+
+
+class PagerScreen(TextScreen):
+    """Long texts of which only one page is made at a time. A ``live`` one is to be told to `reload`."""
 
     def __init__(
         self,
@@ -54,8 +76,8 @@ class PagerScreen(Screen[None]):
         live: bool = False,
         glyphs: Glyphs = UNICODE,
     ) -> None:
-        super().__init__(classes="pager")
-        self._heading, self._content, self._close, self._glyphs = title, content, ("q", "escape", *close_keys), glyphs
+        super().__init__(close_keys=close_keys, glyphs=glyphs)
+        self._heading, self._content = title, content
         self.live = live
         self._first = 0
         self._total = 0
@@ -67,28 +89,23 @@ class PagerScreen(Screen[None]):
     def on_resize(self, _event: events.Resize) -> None:
         self.reload()
 
-    def on_key(self, event: events.Key) -> None:
-        event.stop()
-        if event.key in self._close:
-            self.dismiss()
-            return
-        page = max(1, self._height - 1)
-        step = {
-            "j": 1,
-            "down": 1,
-            "k": -1,
-            "up": -1,
-            "pagedown": page,
-            "ctrl+f": page,
-            "space": page,
-            "pageup": -page,
-            "ctrl+b": -page,
-            "g": -self._total,
-            "home": -self._total,
-            "G": self._total,
-            "end": self._total,
-        }.get(event.key, 0)
-        self._scroll(step)
+    def action_down(self) -> None:
+        self._scroll(1)
+
+    def action_up(self) -> None:
+        self._scroll(-1)
+
+    def action_page_down(self) -> None:
+        self._scroll(max(1, self._height - 1))
+
+    def action_page_up(self) -> None:
+        self._scroll(-max(1, self._height - 1))
+
+    def action_top(self) -> None:
+        self._scroll(-self._total)
+
+    def action_bottom(self) -> None:
+        self._scroll(self._total)
 
     def on_mouse_scroll_down(self, _event: events.MouseScrollDown) -> None:
         self._scroll(3)
@@ -113,7 +130,5 @@ class PagerScreen(Screen[None]):
         margin = RowBuilder().to(2).row()
         body = [Row(margin.text + row.text, margin.roles + row.roles) for row in shown.rows[: height - 2]]
         body += [_BLANK] * (height - 2 - len(body))
-        keys = RowBuilder().add("  j k PgDn PgUp g G", Role.KEY).add(" scroll  ", Role.DIM)
-        keys.add("q", Role.KEY).add(" close", Role.DIM)
-        rows = [title_row(self._heading, width, False, note=note), *body, keys.row()]
+        rows = [title_row(self._heading, width, False, note=note), *body, KEYS_ROW]
         self.query_one("#page", CellPanel).show(self._glyphs.rows(rows))

@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 from textual.binding import Binding
 from textual.command import CommandPalette
+from textual.containers import VerticalScroll
 
 from kvtop.app.keys import EVERYWHERE, SECTIONS
 from kvtop.state import EngineState
 from kvtop.term.keys import Action, Section, bindings, footer_actions
 from panels.dialogs.dialog import Dialog
-from panels.dialogs.pager import PagerScreen
+from panels.dialogs.help_screen import HelpScreen
+from panels.dialogs.pager import PagerScreen, TextScreen
 from panels.events import FEW_ROWS, EventsPanel
 from panels.footer import footer_row
 from panels.queue import QueuePanel
@@ -27,10 +29,10 @@ def _state(b: Bench) -> EngineState:
 
 async def _help(b: Bench, key: str) -> None:
     await b.press(key)
-    assert isinstance(b.app.screen, PagerScreen)
-    assert "this help" in b.text("page")
-    await b.press("q")
-    assert not isinstance(b.app.screen, PagerScreen)
+    assert isinstance(b.app.screen, HelpScreen)
+    assert "this help" in b.text()
+    await b.press(key)
+    assert not isinstance(b.app.screen, HelpScreen)
 
 
 async def _quit(b: Bench, key: str) -> None:
@@ -310,6 +312,25 @@ def _goes_in_dialog(before: tuple[str, ...], shows: str) -> Check:
     return check
 
 
+async def _closes_help(b: Bench, key: str) -> None:
+    for opens in (("question_mark",), ("2", "g", "enter")):
+        await b.press(*opens)
+        assert isinstance(b.app.screen, TextScreen)
+        await b.press(key)
+        assert b.app.screen is b.screen
+
+
+def _scrolls_help(before: tuple[str, ...], first: Callable[[int, int], int]) -> Check:
+    """``first(page, last)`` is the first line shown after the key."""
+
+    async def check(b: Bench, key: str) -> None:
+        await b.press("question_mark", *before, key)
+        scroll = b.app.screen.query_one(VerticalScroll)
+        assert scroll.scroll_offset.y == first(scroll.size.height, scroll.max_scroll_y)
+
+    return check
+
+
 CHECKS: dict[tuple[str, str], Check] = {
     ("everywhere", "help"): _help,
     ("everywhere", "quit"): _quit,
@@ -373,6 +394,13 @@ CHECKS: dict[tuple[str, str], Check] = {
     ("dialogs", "previous"): _goes_in_dialog(("E",), "> Pause <"),
     ("dialogs", "down"): _goes_in_dialog(("P",), "▸ queue_order"),
     ("dialogs", "up"): _goes_in_dialog(("P", "j", "j"), "▸ queue_order"),
+    ("help and tables", "close"): _closes_help,
+    ("help and tables", "down"): _scrolls_help((), lambda page, last: 1),
+    ("help and tables", "up"): _scrolls_help(("j", "j"), lambda page, last: 1),
+    ("help and tables", "page_down"): _scrolls_help((), lambda page, last: page),
+    ("help and tables", "page_up"): _scrolls_help(("j", "space"), lambda page, last: 1),
+    ("help and tables", "top"): _scrolls_help(("space",), lambda page, last: 0),
+    ("help and tables", "bottom"): _scrolls_help((), lambda page, last: last),
     ("dialogs", "transition"): _goes_in_dialog(("P", "enter", "k", "enter"), "● preempt"),
 }
 
