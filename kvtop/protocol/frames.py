@@ -229,7 +229,10 @@ class Gauges(Message):
         default=None,
         description="requests admitted whose KV is still being copied to the device; neither running nor waiting",
     )
-    waiting: int | None = Field(default=None, description="requests in the queue, preempted and swapped ones included")
+    waiting: int | None = Field(
+        default=None,
+        description="requests in the queue, preempted and swapped ones included; the beams of a search wait as one",
+    )
     preempted: int | None = Field(default=None, description="of waiting, those that have run before")
 
 

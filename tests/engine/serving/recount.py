@@ -30,6 +30,9 @@ BYTES_PER_TOKEN = 8
 BLOCK_COPY_BYTES = 10
 """What the late mover says a block takes."""
 
+BEAMS = "beams"
+"""Label of requests that are beam searches."""
+
 STEP_SECONDS = 0.25
 """By the engine's clock, for each run of a batch."""
 
@@ -164,7 +167,12 @@ class Recount:
             if event.kind == "admit":
                 self._admitted[num] += 1
             if event.kind == "preempt":
-                self._lost[num] = max(self._lost.get(num, 0), self._had.get(num, 0))
+                for each in self._together(num):
+                    self._lost[each] = max(self._lost.get(each, 0), self._had.get(each, 0))
+        for change in frame.requests:
+            if self.rows[change.num]["label"] == BEAMS and change.num in self._had:
+                # It may have taken over what another beam computed.
+                self._had[change.num] = max(self._had[change.num], self.rows[change.num]["computed_tokens"])
         for num, times in self._admitted.items():
             row = self.rows[num]
             if times == 1 and row.get("group", num) == num:
@@ -174,6 +182,12 @@ class Recount:
             self.iterations += 1
             for item in batch:
                 self._compute(item)
+
+    def _together(self, num: int) -> list[int]:
+        """Whom a preemption of ``num`` takes: with one beam go all of its search."""
+        if self.rows[num]["label"] != BEAMS:
+            return [num]
+        return [each for each, row in self.rows.items() if row.get("group", each) == num]
 
     def _compute(self, item: Computed) -> None:
         end = item.start + item.count
@@ -206,6 +220,9 @@ class Recount:
         }
 
     def gauges(self, device: int) -> dict[str, int | float]:
+        # The beams of a search wait as one.
+        alone = [row for num, row in self.rows.items() if row["label"] != BEAMS or row.get("group", num) == num]
+        waiting = Counter(row["state"] for row in alone)
         states = Counter(row["state"] for row in self.rows.values())
         mine = [self.blocks[block] for block in range(device)]
         by_state = Counter(BLOCK_STATES[facts[0]] for facts in mine)
@@ -220,8 +237,8 @@ class Recount:
             "kv_tokens": sum(fill for _, _, refs, fill, *_ in mine if refs),
             "running": states["prefill"] + states["decode"],
             "loading": states["loading"],
-            "waiting": states["waiting"] + states["preempted"] + states["swapped"],
-            "preempted": states["preempted"] + states["swapped"],
+            "waiting": waiting["waiting"] + waiting["preempted"] + waiting["swapped"],
+            "preempted": waiting["preempted"] + waiting["swapped"],
         }
 
 
@@ -229,6 +246,7 @@ class Town:
     """A crowded engine: a device, a host and a disk tier, all too small, and a recounter that looks over its shoulder."""
 
     def __init__(self, arrivals: Sequence[Arrival], *, seed: int, trouble: Trouble, **policies: Value) -> None:
+        self.arrivals = list(arrivals)
         self.pool = BlockPool(24, BLOCK)
         self.clock = Clock()
         runner = FakeRunner(self.pool, seed)

@@ -9,7 +9,7 @@ from engine.requests.request import SamplingParams
 from engine.workload.arrivals import Arrival
 from kvtop.protocol import Abort, Counters, Event, Gauges, Preempt, RequestChange, SetPolicy, Verdict, encode
 from kvtop.protocol.reading import read_frame
-from tests.engine.serving.recount import Town
+from tests.engine.serving.recount import BEAMS, Town
 from tests.engine.tiers.late import Trouble
 
 CROWDED = {"capacity": "max_utilization", "max_running": 6, "token_budget": 24}
@@ -17,7 +17,11 @@ POLICIES = (
     CROWDED | {"preempt_action": "swap", "offload": "on_evict", "prefetch": "queue_head"},
     CROWDED | {"preempt_action": "swap_disk", "offload": "on_fill", "partial_reuse": "copy"},
     CROWDED | {"preempt_action": "recompute", "offload": "by_priority"},
+    CROWDED | {"preempt_action": "swap", "offload": "on_evict"},
 )
+SEARCHING = 3
+"""Of these, the one whose requests are beam searches now and then."""
+
 STATES = RequestChange.model_fields["state"].description
 NOT_COUNTED_HERE = {"ledger_checks", "ledger_violations", "kv_usage"}
 
@@ -32,7 +36,11 @@ def arrivals(seed: int) -> list[Arrival]:
         prompt = heads[place % 3] + [draw.randrange(50) for _ in range(draw.randint(1, 14))]
         samples = 4 if place % 5 == 2 else 1
         sampling = SamplingParams(temperature=1.0, seed=place) if samples > 1 else None
-        made.append(Arrival(when, "t", prompt, draw.randint(3, 18), 0, n=samples, sampling=sampling))
+        longest = draw.randint(3, 18)
+        if seed == SEARCHING and place % 4 == 1:
+            made.append(Arrival(when, BEAMS, prompt, longest, 0, beam=3))
+        else:
+            made.append(Arrival(when, "t", prompt, longest, 0, n=samples, sampling=sampling))
         when += draw.choice([0.0, 0.1, 0.37])
     return made
 
@@ -41,7 +49,7 @@ def differences(told: dict[str, int | float], counted: dict[str, int | float]) -
     return {name: (told[name], value) for name, value in counted.items() if told[name] != value}
 
 
-@pytest.fixture(scope="module", params=range(len(POLICIES)), ids=["swap", "swap_disk", "recompute"])
+@pytest.fixture(scope="module", params=range(len(POLICIES)), ids=["swap", "swap_disk", "recompute", "beams"])
 def town(request: pytest.FixtureRequest) -> Town:
     seed = request.param
     made = Town(arrivals(seed), seed=seed, trouble=Trouble(fail=0.05, late=0.6), **POLICIES[seed])
@@ -65,7 +73,7 @@ def town(request: pytest.FixtureRequest) -> Town:
 def _interfere(town: Town, draw: random.Random, turn: int) -> None:
     """Now and then somebody aborts or preempts, or sends what can never run under the rule of the moment."""
     rows = town.recount.rows.values()
-    live = [row for row in rows if row["state"] != "finished" and row["label"] == "t"]
+    live = [row for row in rows if row["state"] != "finished" and row["label"] != "large"]
     if turn % 23 == 11 and live:
         town.desk.ask(Abort(id="a", request=draw.choice(live)["id"]))
     if turn % 17 == 5 and (running := [row for row in live if row["state"] in ("prefill", "decode", "loading")]):
@@ -121,7 +129,7 @@ def test_every_name_is_one_that_the_protocol_lists(town: Town) -> None:
 
 def test_the_first_token_is_timed_from_the_arrival_and_not_from_when_the_loop_saw_it(town: Town) -> None:
     rows = town.recount.rows
-    arrived = [town.began + arrival.after for arrival in arrivals(POLICIES.index(_policies_of(town)))]
+    arrived = [town.began + arrival.after for arrival in town.arrivals if arrival.label == "t"]
     first_of_each = sorted(num for num, row in rows.items() if row["label"] == "t" and row.get("group", num) == num)
     assert len(first_of_each) == len(arrived)
     checked = 0
@@ -130,11 +138,6 @@ def test_the_first_token_is_timed_from_the_arrival_and_not_from_when_the_loop_sa
             assert rows[num]["ttft_s"] == pytest.approx(town.witness.first_token[num] - when)
             checked += 1
     assert checked > 20
-
-
-def _policies_of(town: Town) -> dict[str, object]:
-    values = town.scheduler.policies.values()
-    return next(policies for policies in POLICIES if policies["preempt_action"] == values["preempt_action"])
 
 
 def test_batches_are_what_the_runner_got(town: Town) -> None:
