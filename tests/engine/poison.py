@@ -4,9 +4,10 @@ as large as can be, in the device's blocks and in every slot below that nobody u
 
 import copy
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -78,15 +79,25 @@ class PoisonedRunner(ModelRunner):
     """Poisons before each batch what its items do not own, and puts back afterwards what others own: their blocks, the
     prefix cache. What nobody owns stays poisoned, so that it is copied about and found in blocks that are taken anew.
 
-    ``logits``: of every batch, to be compared. ``poisons``: without them it only keeps the logits.
+    ``logits``: of every batch, to be compared. ``poisons``: without them it only keeps the logits. ``expected``: outputs by
+    num, of which the next token is proposed, and a wrong one behind it.
     """
 
-    def __init__(self, runner: ModelRunner, pool: BlockPool, *, poisons: bool, seed: int = 0) -> None:
+    def __init__(
+        self,
+        runner: ModelRunner,
+        pool: BlockPool,
+        *,
+        poisons: bool,
+        seed: int = 0,
+        expected: Mapping[int, Sequence[int]] | None = None,
+    ) -> None:
         decoder = copy.copy(runner.decoder)
         super().__init__(decoder, runner.cache, runner.attention, seed=seed)
         self.logits: list[Tensor] = []
         self.poisoned = 0
-        self._pool, self._poisons = pool, poisons
+        self.accepted = 0
+        self._pool, self._poisons, self._expected = pool, poisons, expected or {}
         self._draw = torch.Generator().manual_seed(seed)
         forward = decoder.forward
 
@@ -99,7 +110,7 @@ class PoisonedRunner(ModelRunner):
 
     def run(self, items: Sequence[BatchItem], copies: Sequence[BlockCopy] = ()) -> StepOutput:
         if not self._poisons:
-            return super().run(items, copies)
+            return self._propose(items, super().run(items, copies))
         kept = [part.clone() for part in self.cache.parts]
         read, written = self._slots(), self._slots()
         for each in copies:
@@ -111,7 +122,22 @@ class PoisonedRunner(ModelRunner):
         self._poison(~read)
         output = super().run(items, copies)
         self._restore(self._held() & ~read & ~written, kept)
-        return output
+        return self._propose(items, output)
+
+    def _propose(self, items: Sequence[BatchItem], output: StepOutput) -> StepOutput:
+        proposed, tokens = {}, iter(output.tokens)
+        for item in items:
+            sampled = [next(tokens) for _ in range(item.draws)]
+            if not sampled or item.request.num not in self._expected:
+                continue
+            right = sum(
+                1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(sampled, item.proposed, strict=False))
+            )
+            self.accepted += right
+            known = item.start + item.known + right + 1 - item.request.prompt_tokens
+            ahead = list(self._expected[item.request.num][known : known + 2])
+            proposed[item.request.num] = [token + place for place, token in enumerate(ahead)]
+        return replace(output, proposed=proposed)
 
     def _slots(self) -> "np.ndarray[Any, np.dtype[np.bool_]]":
         return np.zeros((self.cache.blocks, self.cache.block_size), np.bool_)
@@ -167,6 +193,7 @@ class Served:
     preemptions: int = 0
     copies: int = 0
     loads: int = 0
+    accepted: int = 0
     kinds: set[str] = field(default_factory=set)
 
 
@@ -181,12 +208,13 @@ def serve(
     attention: AttentionBackend | None = None,
     folder: Path | None = None,
     at_once: bool = True,
+    expected: Mapping[int, Sequence[int]] | None = None,
 ) -> Served:
     """Serve ``work`` to its end; with host and disk tiers where there is a ``folder``. ``blocks`` for every KV group."""
     blocks *= len(model.decoder.groups)
     plain = make_runner(model, blocks=blocks, block_size=BLOCK, attention=attention, cache_dtype=dtype)
     pool = BlockPool(blocks, BLOCK, windows=model.decoder.groups.windows)
-    runner = PoisonedRunner(plain, pool, poisons=poisons)
+    runner = PoisonedRunner(plain, pool, poisons=poisons, expected=expected)
     tiers, opening = None, None
     if folder is not None:
         opening = partial(open_stores, host_blocks=blocks // 2, disk_blocks=blocks, disk_path=folder / "kv")
@@ -217,6 +245,7 @@ def serve(
     finally:
         if tiers is not None:
             tiers.close()
+    served.accepted = runner.accepted
     served.outputs = {request.num: request.token_ids[request.prompt_tokens :] for request in everyone}
     return served
 

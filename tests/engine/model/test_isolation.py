@@ -100,6 +100,22 @@ def test_a_model_in_bfloat16_is_not_reached_either(halved: LoadedModel, dtype: s
     assert poisoned.outputs == clean.outputs
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_nor_do_proposed_tokens_that_were_wrong(tiny: LoadedModel, dtype: str) -> None:
+    """Their KV stays behind what is known, in the request's own blocks; and several rows of one request are sampled."""
+    policies = {"token_budget": 48}
+    plain = serve(tiny, _work(), policies, poisons=False, dtype=dtype, blocks=22)
+    greedy = {num: plain.outputs[num] for num in (0, 1, 2, 5)}
+    clean, poisoned = (
+        serve(tiny, _work(), policies, poisons=poisons, dtype=dtype, blocks=22, expected=greedy)
+        for poisons in (False, True)
+    )
+    assert _differing(poisoned.logits, clean.logits) is None
+    assert poisoned.outputs == clean.outputs == plain.outputs
+    assert poisoned.accepted > 10
+    assert len(poisoned.logits) < len(plain.logits)
+
+
 def test_a_backend_that_only_weights_with_zero_would_be_noticed(tiny: LoadedModel, tmp_path: Path) -> None:
     """A fault planted: what is not seen is not made 0. The tests above must be able to see that."""
     name = "chunks, beams and samples"

@@ -1,6 +1,7 @@
 """Copies within the device, then the batch, then copies between tiers: on a device that queues its work and does it late."""
 
 from collections.abc import Callable
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
@@ -10,6 +11,7 @@ from engine.memory.copies import PendingCopies
 from engine.memory.pool import BlockPool
 from engine.model.kv_cache import KVCache
 from engine.requests.batch import BlockCopy
+from engine.tiers import fence
 from engine.tiers.books import TierBooks
 from engine.tiers.device import DeviceStore, fences_on
 from engine.tiers.fence import PASSED, nothing_queued
@@ -96,6 +98,13 @@ def test_copies_between_tiers_that_go_first_would_be_noticed() -> None:
     scene = Scene()
     with patch.object(PendingCopies, "planned", lambda self: []):
         assert scene.serve() == TARGET
+
+
+def test_there_is_one_way_to_the_mover() -> None:
+    """Whoever else called it could forget the order."""
+    engine = Path(fence.__file__).parent.parent
+    callers = [path.name for path in engine.rglob("*.py") if "mover.submit(" in path.read_text()]
+    assert callers == ["transfers.py"]
 
 
 def test_the_movers_thread_waits_for_the_fence() -> None:
