@@ -1,9 +1,11 @@
 """Who is being watched, whether what one sees is live, under which policies it runs, and how fast."""
 
 from kvtop.state import EngineState, Summary
+from kvtop.state.rates import Rates
 from kvtop.views.fit import Part, Span, cut, fit, line, part
 from kvtop.views.format import age, clock, count, percent, plural, rate, seconds, serial, short
 from kvtop.views.glyphs import UNICODE, Glyphs
+from kvtop.views.numbers import LONG_WINDOW, RATE_WINDOW
 from kvtop.views.policies import policy_parts
 from kvtop.views.rows import Role, Row, RowBuilder, clean
 
@@ -143,25 +145,36 @@ def _speed(state: EngineState, now: float, width: int) -> Row:
     prefill, decode = rate(rates.per_second("prefill_tokens", mono)), rate(rates.per_second("decode_tokens", mono))
     hits, ever = percent(rates.hit_rate(mono)), percent(rates.hit_rate_lifetime())
     preempted = rate(rates.per_minute("preemptions", mono))
+    short_window, long_window = _window(rates, mono, RATE_WINDOW), _window(rates, mono, LONG_WINDOW)
     parts = [
         part(
             50,
-            (*_value("prefill ", prefill), *_value(" decode ", decode), (" tok/s (5s)", Role.DIM)),
+            (*_value("prefill ", prefill), *_value(" decode ", decode), (f" tok/s ({short_window})", Role.DIM)),
             (*_value("prefill ", prefill), *_value(" decode ", decode), (" tok/s", Role.DIM)),
         ),
         part(
             40,
-            (*_value("hit ", hits), (" (60s) ", Role.DIM), (ever, Role.STRONG), (" (ever)", Role.DIM)),
-            (*_value("hit ", hits), (" (60s)", Role.DIM)),
+            (*_value("hit ", hits), (f" ({long_window}) ", Role.DIM), (ever, Role.STRONG), (" (ever)", Role.DIM)),
+            (*_value("hit ", hits), (f" ({long_window})", Role.DIM)),
             _value("hit ", hits),
             "",
         ),
         _latency(state, "ttft", state.ttft.summary(mono), 45),
         _latency(state, "tpot", state.tpot.summary(mono), 44),
-        part(20, (*_value("preempt ", preempted), ("/min (60s)", Role.DIM)), _value("preempt/min ", preempted), ""),
+        part(
+            20,
+            (*_value("preempt ", preempted), (f"/min ({long_window})", Role.DIM)),
+            _value("preempt/min ", preempted),
+            "",
+        ),
         *_more(state, mono),
     ]
     return fit(parts, width, separator="  ")
+
+
+def _window(rates: Rates, mono: float, window: float) -> str:
+    """Over how long a rate is really taken: less where less has been seen."""
+    return f"{max(1, round(rates.span(mono, window) or 0.0))}s"
 
 
 def _value(name: str, shown: str) -> tuple[Span, ...]:

@@ -17,6 +17,7 @@ RATE_WINDOW = 5.0
 LONG_WINDOW = 60.0
 """Seconds over which what happens seldom is taken: shares of hits, latencies, rates a minute."""
 
+# Where less has been seen, the screen names the shorter time, and a snapshot has it beside the rates.
 LAST_5_S = f"mean of the last {RATE_WINDOW:g} s"
 LAST_60_S = f"mean of the last {LONG_WINDOW:g} s"
 OVER_60_S = f"last {LONG_WINDOW:g} s"
@@ -131,6 +132,7 @@ HEADER = Section(
     (
         Number("prefill", "tokens/s", ("counters.prefill_tokens",), window=LAST_5_S, file="rates.prefill_tokens"),
         Number("decode", "tokens/s", ("counters.decode_tokens",), window=LAST_5_S, file="rates.decode_tokens"),
+        Term("(5s), (60s)", "over how long a rate is taken; less where less has been seen"),
         Number(
             "KV used",
             "blocks, and share of the pool",

@@ -26,13 +26,23 @@ def test_golden_at_200() -> None:
         "KV float32",
         "capacity max_utilization · order fcfs · victim latest · prefix cache on · max running 16 · token budget 256",
         "iteration 12349 10.0/s",
-        "prefill 50.0 decode 20.0 tok/s (5s)",
-        "hit 30% (60s) 25% (ever)",
+        "prefill 50.0 decode 20.0 tok/s (4s)",
+        "hit 30% (4s) 25% (ever)",
         "ttft p50 400ms p95 950ms (60s n=3)",
         "tpot p50 30ms p95 30ms (60s n=1)",
-        "preempt 0/min (60s)",
+        "preempt 0/min (4s)",
     ):
         assert part in text
+
+
+def test_a_rate_says_over_how_long_it_is_taken() -> None:
+    state = scene()
+    for step in range(5, 100):
+        counters = Counters(prefill_tokens=10_000 + 50 * step, decode_tokens=5_000 + 20 * step, preemptions=3 + step)
+        state.apply(iteration(10 + step, 5000.0 + step, counters=counters), LATER)
+        text = check_rows(header_rows(state, LATER, 200), 200, 3)
+        assert f"tok/s ({min(5, step)}s)" in text
+        assert f"/min ({min(60, step)}s)" in text
 
 
 def test_random_weights_are_said_at_every_width() -> None:
