@@ -64,6 +64,11 @@ class FakeRunner:
         pairs = [(token, math.log(draw.random() + 1e-9)) for token in range(FAKE_VOCAB)]
         return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:count]
 
+    def spoil(self, blocks: Sequence[int]) -> None:
+        """What these hold is wrong from now on."""
+        for block in blocks:
+            self._memory[block][:] = [-1] * self._size
+
     def forget(self) -> None:
         """Nothing that was written is of any use any more."""
         for block in self._memory:

@@ -120,6 +120,7 @@ def test_who_waits_is_not_hit_by_a_batch_that_fails() -> None:
 def test_an_engine_whose_batches_always_fail_ends_in_one_line_and_leaves_nobody_waiting() -> None:
     it = Served(96, max_running=2)
     it.runner.fails = Planted(RuntimeError("no device\nfor you"), calls=range(1000))
+    it.kept.wait = lambda _: pytest.fail("it goes on without a request that is left")
     handles = [it.submit(prompt, 6) for prompt in PROMPTS * 4]
     with pytest.raises(EngineFailed) as failure:
         it.server.run()
