@@ -54,6 +54,12 @@ class EvictionOrder(Protocol):
     def misplaced(self) -> list[int]:
         """Blocks in the order whose place is not the one that the arrays give them. O(blocks), for the ledger."""
 
+    def members(self, first: int, end: int) -> NDArray[np.bool_]:
+        """Which of the blocks ``first`` up to ``end`` are in the order."""
+
+    def unlinked(self, first: int, end: int) -> list[int]:
+        """Of these, the members that stand at a wrong place, as far as they and their neighbours tell."""
+
 
 class Recency:
     """A linked list in the order of release: lru takes its head, mru its tail. O(1)."""
@@ -80,6 +86,12 @@ class Recency:
 
     def misplaced(self) -> list[int]:
         return _not_ascending(self._list, self._blocks.idle_since)
+
+    def members(self, first: int, end: int) -> NDArray[np.bool_]:
+        return self._list.members(first, end)
+
+    def unlinked(self, first: int, end: int) -> list[int]:
+        return _out_of_place(self._list, self._blocks.idle_since, first, end)
 
 
 class Segmented:
@@ -124,6 +136,17 @@ class Segmented:
         unearned = [block for block in self._protected if self._blocks.uses[block] < PROTECTED_USES]
         wrong = [_not_ascending(segment, self._blocks.idle_since) for segment in (self._probation, self._protected)]
         return [*unearned, *wrong[0], *wrong[1]]
+
+    def members(self, first: int, end: int) -> NDArray[np.bool_]:
+        # Exactly one of them: a block in both is in neither.
+        return self._probation.members(first, end) ^ self._protected.members(first, end)
+
+    def unlinked(self, first: int, end: int) -> list[int]:
+        earned = self._blocks.uses[first:end] >= PROTECTED_USES
+        unearned = np.flatnonzero(self._protected.members(first, end) & ~earned) + first
+        idle_since = self._blocks.idle_since
+        wrong = [_out_of_place(segment, idle_since, first, end) for segment in (self._probation, self._protected)]
+        return [*unearned.tolist(), *wrong[0], *wrong[1]]
 
     def _segment(self, block: int) -> FreeList:
         return self._protected if block in self._protected else self._probation
@@ -187,6 +210,17 @@ class Ranked:
         found = {block for _, _, block in self._standing()}
         lost = [block for block in blocks.tolist() if block not in found and self._may_go(block)]
         return [*blocks[wrong].tolist(), *lost]
+
+    def members(self, first: int, end: int) -> NDArray[np.bool_]:
+        return np.asarray(np.frombuffer(self._idle, np.int64)[first:end] != 0)
+
+    def unlinked(self, first: int, end: int) -> list[int]:
+        """What is lost from the heap is not looked for: only a walk through all of it could tell."""
+        members = np.flatnonzero(self.members(first, end)) + first
+        rank, idle = (np.frombuffer(own, np.int64)[members] for own in (self._rank, self._idle))
+        wrong = (rank != self._column[members]) | (idle != self._blocks.idle_since[members])
+        out: list[int] = members[wrong].tolist()
+        return out
 
     def _may_go(self, block: int) -> bool:
         """Whether ``block`` may be evicted now; when it may not, `_push` follows when it may."""
@@ -277,6 +311,15 @@ class LeafFirst(Ranked):
 
     def _may_go(self, block: int) -> bool:
         return self._blocks.hash_of(block) not in self._children
+
+
+def _out_of_place(blocks: FreeList, column: NDArray[np.int64], first: int, end: int) -> list[int]:
+    """Of the blocks ``first`` up to ``end``, those in the list that it does not link, or that do not come before the next."""
+    members = np.flatnonzero(blocks.members(first, end)) + first
+    after = blocks.next[members]
+    inner = after != blocks.sentinel
+    wrong = column[members[inner]] >= column[after[inner]]
+    return [*blocks.unlinked(first, end), *members[inner][wrong].tolist()]
 
 
 def _not_ascending(blocks: FreeList, column: NDArray[np.int64]) -> list[int]:

@@ -104,3 +104,17 @@ class FreeList:
         self._next[block], self._prev[block] = after, before
         self._next[before] = self._prev[after] = block
         self._length += 1
+
+    # For those who check it piece by piece.
+
+    def members(self, first: int, end: int) -> NDArray[np.bool_]:
+        """Which of the blocks ``first`` up to ``end`` are in the list."""
+        return np.asarray(self.next[first:end] != ABSENT)
+
+    def unlinked(self, first: int, end: int) -> list[int]:
+        """Of these, the members whose neighbours do not name them as theirs."""
+        members = np.flatnonzero(self.members(first, end)) + first
+        after, before = self.next[members], self.prev[members]
+        wrong = (self.prev[after] != members) | (self.next[before] != members)
+        broken: list[int] = members[wrong].tolist()
+        return broken

@@ -89,6 +89,11 @@ class HashIndex:
             return []
         return [found] if isinstance(found, int) else list(found)
 
+    def holds(self, hash_: int, block: int) -> bool:
+        """``block`` is found by this hash, it alone or among others."""
+        found = self._blocks.get(hash_)
+        return found == block if isinstance(found, int) else found is not None and block in found
+
     def replace(self, hash_: int, old: int, new: int) -> None:
         """The content of ``old`` is in ``new`` from now on. Raises KeyError when the index does not hold ``old``."""
         found = self._blocks[hash_]

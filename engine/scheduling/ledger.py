@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from engine.memory.blocks import ACTIVE, CACHED, FREE, NOBODY, PINNED, SHARED, TRANSFER
 from engine.memory.pins import Pins, pin_violations
-from engine.memory.places import first_needed_place
 from engine.memory.pool import BlockPool
 from engine.memory.prefix import NO_HASH
-from engine.requests.request import NULL_BLOCK, Request, RequestState
-from engine.scheduling.beam_blocks import blocks_of_parked
+from engine.requests.request import Request, RequestState
+from engine.scheduling.books import beams, promise, table_contents, table_shape
 from engine.scheduling.roster import Roster
 from engine.tiers.ledger import tier_violations
 from kvtop.protocol import BLOCK_STATES
@@ -28,21 +27,21 @@ def violations(roster: Roster, pins: Pins) -> list[str]:
     found: list[str] = []
     tables = [r for r in roster.requests.values() if r.block_table]
     found += _queues(roster)
-    found += _numbers_in_range(tables, pool)
-    found += [wrong for request in tables for wrong in _given_up(request, pool)]
+    found += [wrong for request in tables for wrong in table_shape(request, pool)]
     if found:
         # What follows counts by block number; with wrong tables it would only repeat the complaint.
         return _cut(found)
     refs = _references(tables, pool.total)
     found += _holders(tables, refs, pool)
-    found += [wrong for request in tables for wrong in _groups(request, pool)]
+    found += [wrong for request in tables for wrong in table_contents(request, pool)]
     found += _free_list(refs, pool)
     found += _states(refs, pool)
-    found += _contents(tables, pool)
-    found += _hashes(tables, pool)
+    found += _idle(pool)
+    found += _index(tables, pool)
     found += _gauges(refs, pool)
     found += _promises(roster)
-    found += _beams(roster)
+    found += [wrong for request in roster.running for wrong in promise(request, roster)]
+    found += beams(roster)
     found += pin_violations(pins, pool)
     if roster.tiers is not None:
         found += tier_violations(roster.tiers, roster.requests)
@@ -79,58 +78,6 @@ def _queues(roster: Roster) -> list[str]:
     if roster.waiting.preempted != preempted:
         found.append(f"{preempted} preempted requests wait, the queue counts {roster.waiting.preempted}")
     return found
-
-
-def _numbers_in_range(tables: list[Request], pool: BlockPool) -> list[str]:
-    found = []
-    for request in tables:
-        wrong = [block for block in request.held if not 0 <= block < pool.total]
-        if wrong:
-            found.append(f"request {request.id} holds block {wrong[0]}, which the pool does not have")
-        elif len(set(request.held)) != len(request.held):
-            found.append(f"request {request.id} has one block at two places of its table")
-    return found
-
-
-def _given_up(request: Request, pool: BlockPool) -> list[str]:
-    """Only what no layer of its group sees again has been given up, and of each group one piece at the front."""
-    table, found = request.block_table, []
-    if len(table) % pool.groups:
-        found.append(f"request {request.id} has {len(table)} places in its table, of {pool.groups} groups each")
-    if (holes := table.count(NULL_BLOCK)) != request.holes:
-        found.append(f"request {request.id} has given up {holes} blocks, but it counts {request.holes}")
-    for group in range(pool.groups):
-        part = table[group :: pool.groups]
-        gone, needed = part.count(NULL_BLOCK), first_needed_place(pool, group, request.computed_tokens) // pool.groups
-        if any(block != NULL_BLOCK for block in part[:gone]):
-            found.append(f"request {request.id} has given up blocks of group {group} behind some that it still holds")
-        if gone > needed:
-            first = needed * pool.block_size
-            found.append(
-                f"request {request.id} has given up {gone} blocks of group {group}, but still needs position {first}"
-            )
-    return found
-
-
-def _groups(request: Request, pool: BlockPool) -> list[str]:
-    """Each block holds tokens of the group in whose place it stands."""
-    expected = _held_places(request) % pool.groups
-    actual = pool.group[request.held]
-    return [
-        f"block {request.held[i]} belongs to group {actual[i]}, but request {request.id} holds it for group {expected[i]}"
-        for i in np.flatnonzero(actual != expected).tolist()
-    ]
-
-
-def _held_places(request: Request) -> NDArray[np.int64]:
-    """The places of `Request.held`."""
-    return np.flatnonzero(np.array(request.block_table, dtype=np.int64) != NULL_BLOCK)
-
-
-def _named(place: int, pool: BlockPool) -> str:
-    """How a place of a table is told."""
-    block, group = divmod(place, pool.groups)
-    return f"block {block}" if pool.groups == 1 else f"block {block} of group {group}"
 
 
 def _references(tables: list[Request], blocks: int) -> NDArray[np.int64]:
@@ -232,34 +179,17 @@ def _states(refs: NDArray[np.int64], pool: BlockPool) -> list[str]:
     ]
 
 
-def _contents(tables: list[Request], pool: BlockPool) -> list[str]:
-    """A table's blocks hold exactly the request's computed tokens, and idle blocks are full or empty."""
-    found = []
-    size = pool.block_size
-    for request in tables:
-        held, held_at = request.held, _held_places(request)
-        starts = held_at // pool.groups * size
-        expected = np.clip(request.computed_tokens - starts, 0, size)
-        fill = pool.fill[held]
-        for i in np.flatnonzero(fill != expected).tolist():
-            found.append(
-                f"block {held[i]} holds {fill[i]} tokens, but as {_named(held_at[i], pool)} of request {request.id} it "
-                f"should hold {expected[i]}"
-            )
-        if request.computed_tokens > pool.tokens_in(len(request.block_table)) or request.computed_tokens > len(
-            request.token_ids
-        ):
-            found.append(
-                f"request {request.id} has {request.computed_tokens} computed tokens in {len(request.block_table)} blocks"
-            )
+def _idle(pool: BlockPool) -> list[str]:
+    """Blocks that nobody holds are full or empty."""
+    found, size = [], pool.block_size
     for state, fill_then in ((FREE, 0), (CACHED, size), (PINNED, size)):
         for block in np.flatnonzero((pool.state == state) & (pool.fill != fill_then)).tolist():
             found.append(f"block {block} is {BLOCK_STATES[state]} and holds {pool.fill[block]} tokens")
     return found
 
 
-def _hashes(tables: list[Request], pool: BlockPool) -> list[str]:
-    """The index and the blocks' hashes say the same, and what a block is found by is what its holder computed."""
+def _index(tables: list[Request], pool: BlockPool) -> list[str]:
+    """The index and the blocks' hashes say the same, of complete blocks."""
     found = []
     pairs = list(pool.index.pairs())
     for hash_, block in pairs:
@@ -277,23 +207,6 @@ def _hashes(tables: list[Request], pool: BlockPool) -> list[str]:
         found.append(
             f"block {block} of {_who(tables, block)} has a hash but only {pool.fill[block]} of {pool.block_size} tokens"
         )
-    for request in tables:
-        held, held_at = request.held, _held_places(request)
-        chained = request.chained * pool.groups
-        if chained > min(len(request.hashes), len(request.block_table)):
-            found.append(
-                f"request {request.id} has {request.chained} chained blocks, but not so many hashes and blocks"
-            )
-            continue
-        # What continues the chain can be found, and nothing else.
-        expected = np.zeros(len(request.block_table), np.uint64)
-        expected[:chained] = request.hashes[:chained]
-        actual, expected = pool.hash[held], expected[held_at]
-        for i in np.flatnonzero(actual != expected).tolist():
-            found.append(
-                f"block {held[i]} has the hash {actual[i]:016x}, but {_named(held_at[i], pool)} of request {request.id} "
-                f"is {expected[i]:016x}"
-            )
     return found
 
 
@@ -317,50 +230,12 @@ def _gauges(refs: NDArray[np.int64], pool: BlockPool) -> list[str]:
     return found
 
 
-def _beams(roster: Roster) -> list[str]:
-    """A search runs or waits as one, its beams are as long as each other and different."""
-    found = []
-    beams = {id(r.beam): r.beam for r in roster.requests.values() if r.beam is not None}
-    for beam in beams.values():
-        name, awake = beam.leader.id, beam.awake
-        runs = beam.leader in roster.running
-        if roster.requests.get(beam.leader.num) is not beam.leader or beam.ended:
-            found.append(f"beams of {name} are live without their leader")
-        listed = [r for r in roster.running if r.beam is beam]
-        if sorted(r.num for r in listed) != (sorted(r.num for r in awake) if runs else []) or (
-            not runs and awake != [beam.leader]
-        ):
-            found.append(f"of {name} the beams {[r.id for r in awake]} are awake, but {[r.id for r in listed]} run")
-        for member in beam.leader.samples:
-            if member.block_table or member.computed_tokens or member.reserved_blocks or member.num in roster.requests:
-                found.append(f"beam {member.id} is parked, but it holds blocks or is listed")
-        if len({len(member.token_ids) for member in beam.live}) != 1:
-            found.append(f"the beams of {name} differ in length")
-        if len({tuple(member.token_ids) for member in beam.live}) != len(beam.order):
-            found.append(f"two beams of {name} are the same")
-        waits = [lane for lane in beam.order if beam.members[lane] in awake and not beam.members[lane].remaining]
-        if sorted(beam.reported) != sorted(waits):
-            found.append(
-                f"of {name} the lanes {sorted(waits)} wait for the search, {sorted(beam.reported)} have reported"
-            )
-    return found
-
-
 def _promises(roster: Roster) -> list[str]:
-    """Reserved blocks add up, each running request is promised what the rule says, and promises can be kept."""
+    """Reserved blocks add up, and promises can be kept."""
     found = []
-    pool, rule = roster.pool, roster.regime.capacity
     total = sum(request.reserved_blocks for request in roster.requests.values())
     if total != roster.promised.blocks:
         found.append(f"requests are promised {total} blocks, the scheduler counts {roster.promised.blocks}")
-    for request in roster.running:
-        more = pool.blocks_for(request.kv_limit) - len(request.block_table) + request.forked_tail * pool.groups
-        more += blocks_of_parked(request, pool)
-        due = more if rule.reserves else 0
-        if request.reserved_blocks != due:
-            found.append(
-                f"request {request.id} is promised {request.reserved_blocks} blocks; capacity={rule.name} owes it {due}"
-            )
-    if total > pool.available:
-        found.append(f"{total} blocks are promised to running requests, only {pool.available} are available")
+    if total > roster.pool.available:
+        found.append(f"{total} blocks are promised to running requests, only {roster.pool.available} are available")
     return found

@@ -34,6 +34,7 @@ from engine.requests.batch import StepOutput
 from engine.requests.request import FinishReason, Request, RequestState
 from engine.scheduling import kv_switch, ledger, tiering
 from engine.scheduling.admission import check_servable
+from engine.scheduling.audit import Audit
 from engine.scheduling.beam_steps import end
 from engine.scheduling.commit import commit_items, drawn_by_item
 from engine.scheduling.draft import Draft
@@ -78,6 +79,7 @@ class Scheduler:
         self.roster = Roster(pool, self.regime, max_model_len=max_model_len, tiers=tiers)
         self.pool = pool
         self.pins = Pins(pool)
+        self.audit = Audit(self.roster, self.pins)
         self.partial = PartialIndex(pool)
         self._compaction = Compaction(pool)
         self._verdict: HeadVerdict | None = None

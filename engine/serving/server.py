@@ -23,6 +23,9 @@ from engine.words import one_line
 from engine.workload.arrivals import Arrival
 from kvtop.publish import Publisher
 
+AUDIT_S = 0.001
+"""Seconds an iteration is lengthened by a piece of the ledger's audit, or little more."""
+
 IDLE_WAIT = 0.1
 """Seconds the loop sleeps at most when there is nothing to run."""
 
@@ -60,7 +63,7 @@ class Server:
         self._next = None if arrivals is None else next(arrivals, None)
         self._queue_limit = queue_limit
         self._ledger_every = ledger_every
-        self._checked = 0
+        self._checked = self._audited = 0
         self._watchdog = Watchdog(watchdog or Limits())
         self._broadcast = Broadcast(telemetry, publisher)
         self._numbers = itertools.count()
@@ -262,12 +265,18 @@ class Server:
             self.telemetry.kv_switched(switch, self.publisher.hello.geometry)
 
     def _check_ledger(self) -> None:
-        iteration = self.engine.iteration
-        if self._ledger_every and iteration - self._checked >= self._ledger_every:
+        """A piece of the audit, a round of which begins every ``ledger_every`` iterations if the one before is through."""
+        audit, iteration = self.engine.scheduler.audit, self.engine.iteration
+        if not self._ledger_every or iteration == self._audited:
+            return
+        if not audit.under_way and iteration - self._checked < self._ledger_every:
+            return
+        if not audit.under_way:
             self._checked = iteration
-            began = time.perf_counter()
-            violations = self.engine.scheduler.ledger_violations()
-            self.telemetry.ledger(violations, ms=1000.0 * (time.perf_counter() - began))
+        self._audited = iteration
+        began = time.perf_counter()
+        found = audit.work(AUDIT_S)
+        self.telemetry.ledger(found, ms=1000.0 * (time.perf_counter() - began))
 
     def _watch(self) -> None:
         for notice in self._watchdog.look(facts_of(self.engine, self.engine.clock())):

@@ -75,10 +75,13 @@ class Telemetry:
 
     # What happened, as the server learns of it.
 
-    def ledger(self, violations: list[str], ms: float = 0.0) -> None:
-        """The result of one ledger check, which took ``ms`` milliseconds; they go out with the next frame."""
-        self.ledger_checks += 1
+    def ledger(self, violations: list[str] | None, ms: float = 0.0) -> None:
+        """The ledger was looked at for ``ms`` milliseconds; they go out with the next frame. ``violations``: when that
+        ended a check, what it found."""
         self._ledger_ms += ms
+        if violations is None:
+            return
+        self.ledger_checks += 1
         self.ledger_violations += len(violations)
         for violation in violations[:8]:
             self.event("ledger", severity="error", detail=violation[:1000])

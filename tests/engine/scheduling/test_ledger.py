@@ -6,6 +6,7 @@ import pytest
 
 from engine.memory.blocks import ACTIVE, CACHED
 from engine.memory.freelist import ABSENT
+from engine.scheduling import audit
 from engine.scheduling.ledger import REPORTED
 from tests.engine.driving import Drive
 
@@ -190,6 +191,42 @@ def test_a_broken_book_is_named(drive: Drive, plant: Callable[[Drive], None], sa
     plant(drive)
     found = drive.scheduler.ledger_violations()
     assert any(expected in sentence for sentence in found), found
+
+
+@pytest.mark.parametrize("plant", [plant for plant, _ in FAULTS], ids=[plant.__name__ for plant, _ in FAULTS])
+def test_an_audit_finds_it_piece_by_piece_and_says_what_the_ledger_says(
+    drive: Drive, plant: Callable[[Drive], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "PIECE", 5)
+    assert drive.scheduler.audit.round() == []
+    plant(drive)
+    whole = drive.scheduler.ledger_violations()
+    for _ in range(200):
+        if (found := drive.scheduler.audit.work(0.0)) is not None:
+            break
+    assert found == whole
+
+
+def test_a_fault_between_two_pieces_is_found_by_the_next_round(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "PIECE", 1)
+    for _ in range(12):
+        assert drive.scheduler.audit.work(0.0) is None
+    assert drive.scheduler.audit.under_way
+    table(drive, 1).pop()
+    drive.scheduler.audit.round()
+    assert drive.scheduler.audit.round() != []
+
+
+def test_a_round_goes_on_while_requests_come_and_go(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "PIECE", 1)
+    rounds = 0
+    for num in range(4, 60):
+        drive.add(num, max_tokens=3)
+        drive.step()
+        found = drive.scheduler.audit.work(0.0)
+        assert not found
+        rounds += found is not None
+    assert rounds > 0
 
 
 def test_a_long_list_is_cut_and_counted() -> None:

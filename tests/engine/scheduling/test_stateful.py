@@ -6,6 +6,8 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from engine.memory.freelist import FreeListError
 from engine.memory.pool import PoolError
+from engine.scheduling.audit import Audit
+from engine.scheduling.scheduler import Scheduler
 from tests.engine.faults import FAULTS
 from tests.engine.machine import SchedulerMachine
 
@@ -20,6 +22,22 @@ COMMON = settings(
 
 def test_books_agree_after_every_operation() -> None:
     run_state_machine_as_test(SchedulerMachine, settings=settings(COMMON, max_examples=100))
+
+
+def by_audit(scheduler: Scheduler) -> list[str]:
+    return Audit(scheduler.roster, scheduler.pins).round()
+
+
+def test_an_audit_gives_no_false_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Scheduler, "ledger_violations", by_audit)
+    run_state_machine_as_test(SchedulerMachine, settings=settings(COMMON, max_examples=25))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found_by_audits(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Scheduler, "ledger_violations", by_audit)
+    test_a_planted_fault_is_found(fault)
 
 
 @pytest.mark.parametrize("fault", FAULTS)

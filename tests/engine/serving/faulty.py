@@ -72,12 +72,18 @@ class Served:
     """A server that is driven turn by turn."""
 
     def __init__(
-        self, blocks: int = 64, *, vocabulary: Vocabulary = LETTERS, expose_text: bool = False, **policies: Any
+        self,
+        blocks: int = 64,
+        *,
+        vocabulary: Vocabulary = LETTERS,
+        expose_text: bool = False,
+        decode_text: Callable[[list[int]], str] | None = None,
+        **policies: Any,
     ):
         self.engine, _ = make_engine(blocks, clock=Clock(), **policies)
         self.runner = FaultyRunner(self.engine.scheduler.pool)
         self.engine.runner = self.runner
-        self.telemetry = Telemetry(self.engine, bytes_per_token=8, attention_mode="none")
+        self.telemetry = Telemetry(self.engine, bytes_per_token=8, attention_mode="none", decode_text=decode_text)
         self.kept: Any = Kept()
         self.server = Server(
             self.engine, self.telemetry, self.kept, vocabulary=vocabulary, expose_text=expose_text, ledger_every=1

@@ -12,7 +12,7 @@ from engine.serving.submission import Vocabulary
 from engine.serving.telemetry import Telemetry
 from kvtop.protocol import RequestChange
 from tests.engine.fake_model import Clock, make_engine, request
-from tests.engine.serving.faulty import LETTERS, Served
+from tests.engine.serving.faulty import Served
 
 
 def _crowd(engine: Engine, telemetry: Telemetry, rng: random.Random, turn: int) -> None:
@@ -69,7 +69,7 @@ def test_a_trusted_message_is_as_one_that_was_checked() -> None:
 
 
 def test_text_that_travels_is_decoded_once_and_said_as_far_as_it_is_certain() -> None:
-    it, decoded = Served(vocabulary=LETTERS, expose_text=True), []
+    decoded: list[int] = []
 
     def bytes_of(token: int) -> bytes:
         decoded.append(token)
@@ -79,10 +79,7 @@ def test_text_that_travels_is_decoded_once_and_said_as_far_as_it_is_certain() ->
         decoded.extend(ids)
         return f"{len(ids)} tokens"
 
-    it.server.vocabulary = Vocabulary(100, frozenset(), bytes_of)
-    it.telemetry = it.server.telemetry = it.server.control._telemetry = Telemetry(
-        it.engine, bytes_per_token=8, attention_mode="none", decode_text=prompt
-    )
+    it = Served(vocabulary=Vocabulary(100, frozenset(), bytes_of), expose_text=True, decode_text=prompt)
     handle = it.submit([1, 2, 3], 30)
     told: dict[str, object] = {}
     while not handle.ended:
@@ -98,13 +95,10 @@ def test_text_that_travels_is_decoded_once_and_said_as_far_as_it_is_certain() ->
 
 
 def test_a_prompt_that_cannot_be_decoded_is_told_as_not_known() -> None:
-    it = Served(expose_text=True)
-
     def fails(_: list[int]) -> str:
         raise LookupError("no")
 
-    telemetry = Telemetry(it.engine, bytes_per_token=8, attention_mode="none", decode_text=fails)
-    it.telemetry = it.server.telemetry = telemetry
+    it = Served(expose_text=True, decode_text=fails)
     handle = it.submit([1, 2, 3], 4)
     it.run_out()
     assert handle.result(0.0)[0].finish_reason == "length"

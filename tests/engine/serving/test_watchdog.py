@@ -262,7 +262,10 @@ def test_a_running_request_that_gets_no_tokens_is_noticed() -> None:
     assert kept.told() == [("error", "nothing_runs")]
 
 
-def test_the_cost_of_the_ledger_check_is_published_with_the_iteration_that_did_it() -> None:
+def test_the_cost_of_the_ledger_check_is_published_with_the_iteration_that_did_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("engine.serving.server.AUDIT_S", 60.0)  # all of a round at once
     server, kept = serving(Limits())
     server.submit([1] * 20, 20)
     server.run(3.0)
