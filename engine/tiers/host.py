@@ -1,5 +1,7 @@
 """The host tier: one preallocated tensor in ordinary memory, pinned where CUDA is there to use it."""
 
+from pathlib import Path
+
 import torch
 from torch import Tensor
 
@@ -15,12 +17,18 @@ class HostStore:
         """Raises `StoreError` when the machine has not so much memory."""
         self.slots = slots
         self.block_bytes = block_bytes
+        size, available = slots * block_bytes, available_memory()
+        # Memory is given out before it is there: a tier that is too large would end the process as it fills.
+        if available is not None and size > available:
+            raise StoreError(
+                f"a host tier of {slots} blocks needs {size / 2**30:.1f} GiB of memory, and {available / 2**30:.1f} GiB are "
+                "available"
+            )
         try:
             self._rows = torch.zeros((slots, block_bytes), dtype=torch.uint8, pin_memory=torch.cuda.is_available())
         except RuntimeError:
-            size = slots * block_bytes / 2**30
             raise StoreError(
-                f"a host tier of {slots} blocks needs {size:.1f} GiB of memory, which is not there"
+                f"a host tier of {slots} blocks needs {size / 2**30:.1f} GiB of memory, which is not there"
             ) from None
         self._generations = [-1] * slots
 
@@ -35,3 +43,12 @@ class HostStore:
 
     def close(self) -> None:
         self._rows = torch.empty((0, self.block_bytes), dtype=torch.uint8)
+
+
+def available_memory() -> int | None:
+    """Bytes that the machine could give without swapping; None where it does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError):
+        return None

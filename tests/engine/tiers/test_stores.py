@@ -2,12 +2,14 @@
 
 import errno
 import os
+import platform
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
+from engine.tiers import host
 from engine.tiers.device import DeviceStore
 from engine.tiers.disk import PAGE, DiskStore
 from engine.tiers.host import HostStore
@@ -118,6 +120,24 @@ def test_what_another_run_wrote_is_never_read(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="header is not one of this engine"):
         second.read(0, 1)
     second.close()
+
+
+def test_a_host_tier_larger_than_memory_is_refused_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not as it fills: the system gives out more than it has, and ends whoever then uses it."""
+    monkeypatch.setattr(host, "available_memory", lambda: 10 * BYTES)
+    HostStore(10, BYTES).close()
+    with pytest.raises(
+        StoreError, match=r"a host tier of 11 blocks needs 0\.0 GiB of memory, and 0\.0 GiB are available"
+    ):
+        HostStore(11, BYTES)
+    monkeypatch.setattr(host, "available_memory", lambda: None)
+    HostStore(11, BYTES).close()
+
+
+def test_what_memory_is_available_is_known_here_or_unknown() -> None:
+    available = host.available_memory()
+    assert available is None or available > 0
+    assert (available is None) == (platform.system() != "Linux")
 
 
 def test_a_device_block_is_all_its_shares_of_every_part() -> None:
