@@ -46,6 +46,7 @@ screenshots: setup
 
 perf: setup model
 	$(BIN)/python -m tests.perf.render
+	$(BIN)/python -m tests.perf.scale
 	$(BIN)/python -m tests.perf.overhead
 	$(BIN)/python -m tests.perf.startup
 	$(BIN)/python -m tests.perf.memory --step 40

@@ -13,7 +13,7 @@ from kvtop.app.engine_screen import EngineScreen
 from kvtop.app.feed import Feed
 from kvtop.app.keys import APP_ACTIONS, EVERYWHERE_NAME
 from kvtop.sources.base import Source
-from kvtop.term.environment import settle_gc
+from kvtop.term.environment import settle_gc, share_interpreter
 from kvtop.term.front_buffer import FrontBufferApp
 from kvtop.term.keys import bindings
 from kvtop.views.glyphs import ASCII, UNICODE
@@ -110,6 +110,7 @@ def run(
         snapshot_folder=snapshot_folder,
     )
     app = KvtopApp([engine], ascii_only=ascii_only)
+    share_interpreter()
     result = app.run()
     if app.failure is not None:
         raise app.failure

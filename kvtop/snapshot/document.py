@@ -5,10 +5,10 @@ Pure: `kvtop.snapshot.files` writes it. Unknown is null; NaN never occurs; promp
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,9 @@ from kvtop.views.numbers import LONG_WINDOW, RATE_WINDOW, SINCE_START, in_file, 
 SCHEMA = "kvtop.snapshot/1"
 EVENTS = 200
 """Latest events a snapshot holds, and as many of those that are not routine."""
+
+PIECE = 1000
+"""Entries of a list that are encoded at once."""
 
 UNITS = {number.file: number.measure for number in numbers() if number.file} | {
     "taken": "ISO 8601, UTC, the viewer's clock",
@@ -259,23 +262,42 @@ def _blocks(state: EngineState, blocks: BlockArrays) -> dict[str, Any]:
         "tiers": [{"tier": name, "first": span.start, "blocks": len(span)} for name, span in state.tier_spans()],
         "states": state.state_names(),
         "run_fields": ["start", "count", "state", "owner", "refs", "fill", "tier", "group"],
-        "runs": block_runs(blocks),
+        "runs": BlockRuns(blocks),
     }
 
 
-def block_runs(blocks: BlockArrays) -> list[list[int]]:
-    """The pool as run lengths, as in a keyframe: ``start, count, state, owner, refs, fill, tier, group``."""
-    if not blocks.total:
-        return []
-    columns: list[npt.NDArray[Any]] = [blocks.state, blocks.owner, blocks.refs, blocks.fill, blocks.tier, blocks.group]
-    differs = np.zeros(blocks.total - 1, dtype=np.bool_)
-    for column in columns:
-        differs |= column[1:] != column[:-1]
-    starts = np.concatenate(([0], np.flatnonzero(differs) + 1))
-    counts = np.diff(np.append(starts, blocks.total))
-    table = np.stack([starts, counts, *(column[starts].astype(np.int64) for column in columns)], axis=1)
-    runs: list[list[int]] = table.tolist()
-    return runs
+class BlockRuns(Sequence[list[int]]):
+    """Lists of ``start, count, state, owner, refs, fill, tier, group``, as in a keyframe, each made when it is asked for.
+
+    A fragmented pool has as many runs as blocks: as lists they would take hundreds of megabytes, and the collector's time.
+    """
+
+    def __init__(self, blocks: BlockArrays) -> None:
+        self._columns: list[npt.NDArray[Any]] = [
+            *(blocks.state, blocks.owner, blocks.refs, blocks.fill, blocks.tier, blocks.group)
+        ]
+        differs = np.zeros(max(0, blocks.total - 1), dtype=np.bool_)
+        for column in self._columns:
+            differs |= column[1:] != column[:-1]
+        first = [0] if blocks.total else []
+        self._starts = np.concatenate((np.array(first, dtype=np.int64), np.flatnonzero(differs) + 1))
+        self._counts = np.diff(np.append(self._starts, blocks.total))
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    @overload
+    def __getitem__(self, place: int) -> list[int]: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[list[int]]: ...
+
+    def __getitem__(self, place: int | slice) -> list[int] | list[list[int]]:
+        starts, counts = self._starts[place], self._counts[place]
+        runs: list[int] | list[list[int]] = np.stack(
+            [starts, counts, *(column[starts].astype(np.int64) for column in self._columns)], axis=-1
+        ).tolist()
+        return runs
 
 
 def _finite(value: Any) -> Any:
@@ -289,4 +311,10 @@ def _finite(value: Any) -> Any:
 
 
 def _compact(value: Any) -> str:
+    """One line. Long ones piece by piece, so that another thread gets its turn: the encoder gives none while it works."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(name)}: {_compact(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, BlockRuns) or (isinstance(value, list) and len(value) > PIECE):
+        pieces = (_compact(value[at : at + PIECE])[1:-1] for at in range(0, len(value), PIECE))
+        return f"[{', '.join(pieces)}]"
     return json.dumps(value, allow_nan=False, separators=(", ", ": "))

@@ -102,11 +102,7 @@ async def live_through(
     ``pause`` is awaited after each tick, for what a tick leaves to be painted.
     """
     weight = Weight()
-    await _press(b, state.enter)
-    if state.size is not None:
-        await b.pilot.resize_terminal(*state.size)
-    if state.down:
-        source.put(LinkDown("gone", retrying=True))
+    await enter(b, source, state)
     for _ in range(runs):
         if not state.down:
             source.restart()
@@ -120,6 +116,20 @@ async def live_through(
         await asyncio.sleep(0.05)
         gc.collect()
         weight.bytes.append(tracemalloc.get_traced_memory()[0])
+    await leave(b, source, state)
+    return weight
+
+
+async def enter(b: Bench, source: Night, state: State) -> None:
+    await _press(b, state.enter)
+    if state.size is not None:
+        await b.pilot.resize_terminal(*state.size)
+    if state.down:
+        source.put(LinkDown("gone", retrying=True))
+
+
+async def leave(b: Bench, source: Night, state: State) -> None:
+    """Back to the dashboard as it was."""
     if state.size is not None:
         await b.pilot.resize_terminal(80, 24)
     if state.down:
@@ -127,7 +137,6 @@ async def live_through(
     b.app.tick()
     await _press(b, state.leave)
     await b.until(lambda: b.app.screen is b.screen)
-    return weight
 
 
 async def _press(b: Bench, keys: Iterable[str]) -> None:

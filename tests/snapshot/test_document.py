@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kvtop.protocol import EngineIdentity, Event, Gauges, Hello, Keyframe, ModelFacts, Status
-from kvtop.snapshot.document import block_runs, dumps, snapshot_document
+from kvtop.snapshot.document import BlockRuns, dumps, snapshot_document
 from kvtop.state import EngineState
 from tests.cli.fakes import SECRET, fake_hello, fake_iteration, fake_keyframe
 
@@ -96,7 +96,7 @@ def test_the_block_map_is_whole_and_survives_a_round_trip() -> None:
     assert sum(run[1] for run in blocks["runs"]) == blocks["total"] == 12
     assert state.blocks is not None
     state.blocks.fill[np.array([7, 11])] = 3
-    assert [run[:2] for run in block_runs(state.blocks)[-4:]] == [[6, 1], [7, 1], [8, 3], [11, 1]]
+    assert [run[:2] for run in BlockRuns(state.blocks)[-4:]] == [[6, 1], [7, 1], [8, 3], [11, 1]]
 
 
 def test_an_engine_that_knows_only_gauges() -> None:
