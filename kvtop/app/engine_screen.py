@@ -1,6 +1,5 @@
 """The screen of one engine, live or replayed: its feed drawn by the panels, its keys, its dialogs, commands back."""
 
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -19,17 +18,16 @@ from kvtop.app.dialogs import compact_form, pause_form, policy_form, request_for
 from kvtop.app.feed import Feed
 from kvtop.app.keymap import DEFAULT, Keymap
 from kvtop.app.keys import EVERYWHERE_NAME, SCREEN_ACTIONS
-from kvtop.errors import UserError
+from kvtop.app.pages import block_table
+from kvtop.app.snapshots import write_aside
 from kvtop.protocol import Command
-from kvtop.snapshot.files import write_snapshot
-from kvtop.state import Changes, EngineState
+from kvtop.state import Changes
 from kvtop.state.freeze import frozen
 from kvtop.term.front_buffer import FrontBufferApp
 from kvtop.term.keys import Action, bindings
 from kvtop.views.answer import Answer
-from kvtop.views.block_table import block_table_rows, header_rows, table_length
 from kvtop.views.glyphs import UNICODE, Glyphs
-from kvtop.views.rows import Role, Row
+from kvtop.views.rows import Row
 from kvtop.views.tiers import no_lower_tiers
 from panels.block_map import BlockMapPanel
 from panels.dialogs.confirm_form import ConfirmForm
@@ -37,9 +35,8 @@ from panels.dialogs.confirm_screen import ConfirmScreen
 from panels.dialogs.dialog import Dialog
 from panels.dialogs.help_screen import HelpScreen
 from panels.dialogs.help_text import help_rows
-from panels.dialogs.pager import Page, PagerScreen
+from panels.dialogs.pager import PagerScreen
 from panels.dialogs.policy_screen import PolicyScreen
-from panels.dialogs.wrapping import wrapped
 from panels.divider import DividerPanel
 from panels.footer import FooterPanel
 from panels.layout import WIDE, plan, too_small
@@ -312,16 +309,7 @@ class EngineScreen(Screen[None]):
             self._ask(request_form(message.what, self.feed.shown, row))
 
     def _open_table(self, num: int) -> None:
-        run = self.feed.shown.run
-
-        def content(width: int, first: int, height: int) -> Page:
-            state = self.feed.shown
-            if state.run != run:
-                over = "the engine has been restarted: the run that this request was in is over"
-                return Page(wrapped(over, width, Role.BAD), 1)
-            rows = block_table_rows(state, num, width, height, self._now(), self.glyphs, offset=first)
-            return Page(rows, table_length(state, num), fixed=header_rows(state))
-
+        content = block_table(self.feed, num, self._now, self.glyphs)
         title = "block table: logical to physical"
         keys = next(action.keys for action in self.keymap.actions(RequestsPanel.NAME) if action.name == "open")
         self.app.push_screen(PagerScreen(title, content, close_keys=keys, live=True, glyphs=self.glyphs))
@@ -437,18 +425,9 @@ class EngineScreen(Screen[None]):
     def action_snapshot(self) -> None:
         now, picture = self._now(), self._app.picture("kvtop")
         state = self.feed.shown if self.feed.held else frozen(self.feed.live, now)
-        # Not a daemon: who presses s and then q gets the snapshot.
-        threading.Thread(target=self._write_snapshot, args=(state, picture, now), name="kvtop-snapshot").start()
+        write_aside(state, self.snapshot_folder, picture, now, self._say_later)
 
-    def _write_snapshot(self, state: EngineState, picture: Callable[[], str], now: float) -> None:
-        """In a thread of its own: of a million blocks it takes seconds, and keys go on meanwhile."""
-        severity = "information"
-        try:
-            written = write_snapshot(state, self.snapshot_folder, picture(), now)
-        except (UserError, ValueError, OSError) as error:
-            said, severity = f"no snapshot: {error}", "error"
-        else:
-            names = "\n".join(path.name for path in written)
-            said = f"snapshot in {self.snapshot_folder}\n{names}"
+    def _say_later(self, text: str, severity: str) -> None:
+        """`say`, from another thread; after the screen's end nobody wants it."""
         if self.is_running:
-            self.call_later(self.say, said, severity)
+            self.call_later(self.say, text, severity)
