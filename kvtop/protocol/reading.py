@@ -28,11 +28,15 @@ _MODELS: dict[str, type[Message]] = {
     "reply": Reply,
 }
 
-MAX_MENDS = 1000
+MAX_MENDS = 20_000
 """Mistakes in one line beyond which it is of no use."""
 
 MAX_ROUNDS = 16
 """Mending one mistake may show another: a list item is left out when it lacks what was left out of it."""
+
+
+_Gone = dict[tuple[int, int], tuple[list[Any], int]]
+"""Items to be left out of lists, each once: the list and the place."""
 
 
 class Reading(NamedTuple):
@@ -79,7 +83,7 @@ def _said(kind: str, mistake: ErrorDetails) -> str:
 
 def _mend(raw: dict[str, Any], found: Sequence[ErrorDetails]) -> bool:
     """Changes ``raw`` so that none of these mistakes is in it any more. False where that would leave nothing of it."""
-    gone: list[tuple[list[Any], int]] = []
+    gone: _Gone = {}
     for mistake in found:
         holders = _holders(raw, mistake["loc"])
         holder, key = holders[-1]
@@ -93,21 +97,19 @@ def _mend(raw: dict[str, Any], found: Sequence[ErrorDetails]) -> bool:
             _leave_out(_holders(raw, mistake["loc"][:-1]), gone)
         else:
             _leave_out(holders, gone)
-    for items, place in sorted(gone, key=lambda pair: -pair[1]):
-        if place < len(items):
-            del items[place]
+    for items, place in sorted(gone.values(), key=lambda pair: -pair[1]):
+        del items[place]
     return True
 
 
-def _leave_out(holders: list[tuple[Any, Any]], gone: list[tuple[list[Any], int]]) -> None:
+def _leave_out(holders: list[tuple[Any, Any]], gone: _Gone) -> None:
     holder, key = holders[-1]
     while isinstance(holder, list) and len(holders) > 1 and isinstance(holders[-2][0], list):
         # A list within a list is a tuple, of which every place has its meaning.
         holders = holders[:-1]
         holder, key = holders[-1]
     if isinstance(holder, list):
-        if not any(items is holder and place == key for items, place in gone):
-            gone.append((holder, key))
+        gone[id(holder), key] = (holder, key)
     else:
         holder.pop(key, None)
 

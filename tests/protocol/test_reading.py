@@ -214,6 +214,14 @@ def test_an_item_that_lacks_what_it_is_known_by_goes_alone() -> None:
     assert len(reading.frame.requests or []) == len(keyframe().requests or []) - 1
 
 
+def test_what_is_new_in_each_of_ten_thousand_requests_is_mended_in_each() -> None:
+    many = [{"num": num, "label": "l" * 100, "blocks": -1} for num in range(10_000)]
+    reading = read_frame(line(raw(FRAMES[2]) | {"requests": many}))
+    assert isinstance(reading.frame, IterationFrame)
+    assert {(change.label, change.blocks) for change in reading.frame.requests} == {("l" * 64, None)}
+    assert (len(reading.frame.requests), reading.mended) == (10_000, 20_000)
+
+
 def test_a_line_with_too_many_mistakes_is_of_no_use() -> None:
     bad = [{"id": place, "kind": 5, "iteration": 0, "wall": 0} for place in range(MAX_MENDS + 1)]
     with pytest.raises(ProtocolError, match=rf"{MAX_MENDS + 1} mistakes, iteration\.events\.0\.kind"):
