@@ -34,8 +34,10 @@ ENCODED_AT_ONCE = 32
 class RequestGathering:
     """All that is known of every request, request by request."""
 
-    def __init__(self, facts: RequestFacts) -> None:
+    def __init__(self, facts: RequestFacts, *, anew: bool) -> None:
+        """``anew``: nobody was told of anything yet."""
         self._facts = facts
+        self._anew = anew
         self._left: deque[Request] = deque(facts.everybody())
         self._to_come = {request.num for request in self._left}
         self._gathered: dict[int, dict[str, Any]] = {}
@@ -53,8 +55,8 @@ class RequestGathering:
                 self._gathered[request.num] = self._facts.whole(request)
 
     def awaits(self, num: int) -> bool:
-        """It is gathered later: what changes until then need not be told before."""
-        return num in self._to_come
+        """It is gathered later, and nobody knows of it: what changes until then need not be told before."""
+        return self._anew and num in self._to_come
 
     def patch(self, changes: Iterable[RequestChange], forgotten: Iterable[int]) -> None:
         """A frame with these went out."""
@@ -137,8 +139,8 @@ def _ages(part: BlockPart, now: float) -> bytes:
 class KeyframeBuilder:
     """Gathers one keyframe. `patch` with every frame that goes out meanwhile; `work` in between."""
 
-    def __init__(self, facts: RequestFacts, device: ColumnCopy, tiers: TierReport | None) -> None:
-        self.requests = RequestGathering(facts)
+    def __init__(self, facts: RequestFacts, device: ColumnCopy, tiers: TierReport | None, *, anew: bool) -> None:
+        self.requests = RequestGathering(facts, anew=anew)
         self._device = device
         self._tiers = tiers
         self._parts: list[ColumnCopy | RequestGathering] = [device, *([] if tiers is None else tiers.start_copies())]

@@ -103,14 +103,12 @@ class RequestFacts:
         return request.state is not RequestState.FINISHED or request.num in self._finished
 
     def whole(self, request: Request) -> dict[str, Any]:
-        """All that is known of it, as it is told from now on by its changes: the fields of a `RequestChange`."""
+        """All that is known of it: the fields of a `RequestChange`. Where nobody was told of it yet, it counts as told."""
         fields = self._gather(request)
-        self._told[request.num] = _Told(
-            self._key(request),
-            {name: value for name, value in fields.items() if name not in ("num", "table_at", "table")},
-            _counts(request),
-        )
-        self._table_sent[request.num] = (len(request.block_table), _life(request))
+        if request.num not in self._told:
+            told = {name: value for name, value in fields.items() if name not in ("num", "table_at", "table")}
+            self._told[request.num] = _Told(self._key(request), told, _counts(request))
+            self._table_sent[request.num] = (len(request.block_table), _life(request))
         return fields
 
     def forget_touched(self) -> None:

@@ -188,13 +188,13 @@ class Telemetry:
 
     def begin_keyframe(self) -> None:
         """A keyframe is gathered from now on, by `work_on_keyframe`."""
-        if self.passed_over:
-            self.passed_over = False
+        anew, self.passed_over = self.passed_over, False
+        if anew:
             self._requests.start_over()
             self._engine.scheduler.pool.changes.forget()
             self._sent_queue, self._sent_policy_id, self._sent_status = None, -1, None
         changes = self._engine.scheduler.pool.changes
-        self._building = KeyframeBuilder(self._requests, changes.start_copy(), self._tiers)
+        self._building = KeyframeBuilder(self._requests, changes.start_copy(), self._tiers, anew=anew)
 
     def work_on_keyframe(self, seconds: float) -> KeyframeSnapshot | None:
         """Goes on for about so long. The keyframe when all of it is gathered, as of the latest frame: call it right after

@@ -74,12 +74,17 @@ def everything(state: EngineState) -> dict[str, object]:
     }
 
 
-def gather(crowd: Crowd) -> Keyframe:
-    """Over as many turns as it takes, with a frame in each."""
-    crowd.telemetry.begin_keyframe()
+def gather(crowd: Crowd, follower: EngineState | None = None) -> Keyframe:
+    """Over as many turns as it takes, with a frame in each, which the ``follower`` gets."""
     for turns in count(1):
         crowd.turn()
-        crowd.telemetry.frame(crowd.engine.step())
+        step = crowd.engine.step()
+        if turns == 1:
+            # As the serving loop does: who has just arrived is touched and not told of yet.
+            crowd.telemetry.begin_keyframe()
+        frame = crowd.telemetry.frame(step)
+        if follower is not None:
+            follower.apply(through_the_wire(frame), 0.0)
         if (snapshot := crowd.telemetry.work_on_keyframe(0.0)) is not None:
             assert turns >= 8, "it must take several turns to mean something"
             decoded = decode_frame(snapshot.encode().line)
@@ -101,6 +106,15 @@ def test_gathered_over_many_turns_it_says_what_one_made_at_once_says(seed: int) 
             [(b, age) for start, n, age in key.ages for b in range(start, start + n)] for key in (gathered, at_once)
         ]
         assert ages[0] == ages[1]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_keyframe_for_one_viewer_takes_nothing_from_another(seed: int) -> None:
+    crowd = Crowd(seed)
+    follower = viewer(through_the_wire(crowd.telemetry.keyframe()))
+    for _ in range(8):
+        gather(crowd, follower)
+        assert everything(follower) == everything(viewer(through_the_wire(crowd.telemetry.keyframe())))
 
 
 @pytest.mark.parametrize("seed", range(6))
