@@ -126,6 +126,7 @@ class RequestsPanel(TitledPanel):
         self.filter.value = self.view.filter
         self.filter.display = True
         self.screen.set_focus(self.filter)
+        self.hint("Enter keeps the filter · Esc clears it")
         self.draw()
 
     def on_input_changed(self, event: Input.Changed) -> None:
