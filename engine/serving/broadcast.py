@@ -39,19 +39,20 @@ class Broadcast:
         """What this turn did, and some of a keyframe that somebody waits for. Whether more of that is left to be done."""
         telemetry, publisher = self._telemetry, self._publisher
         news = step is not None or telemetry.has_news
-        wanted = publisher.keyframe_due() and time.monotonic() >= self._not_before
-        # Who has just come sees nothing before the keyframe that it is about to ask for.
-        if not publisher.watched or (telemetry.passed_over and not wanted and not self._gathering):
+        if not publisher.watched:
             self._gathering = False
+        if not publisher.watched or telemetry.passed_over:
             if news:
                 events = telemetry.pass_over(step)
                 publisher.pass_over(telemetry.seq, events)
+        elif news:
+            publisher.publish(telemetry.frame(step))
+        if not publisher.watched:
             return False
-        if not self._gathering and wanted and not self._is_encoding:
+        if not self._gathering and not self._is_encoding and self._is_wanted():
+            # Who was told nothing for a while is told by it, and from then on by frames again.
             telemetry.begin_keyframe()
             self._gathering = True
-        if news:
-            publisher.publish(telemetry.frame(step))
         if self._gathering:
             snapshot = telemetry.work_on_keyframe(GATHER_S if step is not None else GATHER_IDLE_S)
             if snapshot is not None:
@@ -66,6 +67,9 @@ class Broadcast:
         """Waits for a keyframe that is being encoded; before the publisher stops."""
         if self._encoder is not None:
             self._encoder.join(5.0)
+
+    def _is_wanted(self) -> bool:
+        return self._publisher.keyframe_due() and time.monotonic() >= self._not_before
 
     @property
     def _is_encoding(self) -> bool:

@@ -187,7 +187,7 @@ class Telemetry:
         return self._seq
 
     def begin_keyframe(self) -> None:
-        """A keyframe is gathered from now on, by `work_on_keyframe`."""
+        """A keyframe is gathered from now on, by `work_on_keyframe`; after the turn's `frame`, or its `pass_over`."""
         anew, self.passed_over = self.passed_over, False
         if anew:
             self._requests.start_over()

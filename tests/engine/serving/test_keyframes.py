@@ -79,12 +79,14 @@ def gather(crowd: Crowd, follower: EngineState | None = None) -> Keyframe:
     for turns in count(1):
         crowd.turn()
         step = crowd.engine.step()
+        if crowd.telemetry.passed_over:
+            crowd.telemetry.pass_over(step)
+        else:
+            frame = crowd.telemetry.frame(step)
+            if follower is not None:
+                follower.apply(through_the_wire(frame), 0.0)
         if turns == 1:
-            # As the serving loop does: who has just arrived is touched and not told of yet.
             crowd.telemetry.begin_keyframe()
-        frame = crowd.telemetry.frame(step)
-        if follower is not None:
-            follower.apply(through_the_wire(frame), 0.0)
         if (snapshot := crowd.telemetry.work_on_keyframe(0.0)) is not None:
             assert turns >= 8, "it must take several turns to mean something"
             decoded = decode_frame(snapshot.encode().line)
