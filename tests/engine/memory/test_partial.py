@@ -1,15 +1,18 @@
 """Partial reuse: the beginning of a cached block is copied, or the block taken over; counted as a hit, and never more of
 it than is the same."""
 
+import random
 from typing import Any
 
 import pytest
 
-from engine.memory.pool import BlockPool
+from engine.memory.freelist import FreeListError
+from engine.memory.pool import BlockPool, PoolError
 from engine.policies.policy_set import PolicySet
 from engine.requests.batch import BlockCopy
 from engine.scheduling.scheduler import Scheduler
 from tests.engine.driving import BLOCK, Drive, FakeRunner, make_request
+from tests.engine.faults import FAULTS
 
 PREFIX = list(range(8))
 """Two complete blocks."""
@@ -237,3 +240,28 @@ def test_a_change_to_taking_over_says_what_it_does() -> None:
         "which the cache then loses; only blocks completed from now on are known that well."
     ]
     assert other == ["Where its complete blocks end, a new request copies the beginning of a cached block that fits."]
+
+
+def _many_that_begin_alike(policy: str, seed: int) -> None:
+    drive, draw = Drive(16, partial_reuse=policy), random.Random(seed)
+    heads = [[], list(range(100, 104)), list(range(200, 204)), list(range(100, 108))]
+    for num in range(1, 14):
+        tail = [300 + draw.randrange(3) for _ in range(draw.randrange(3, 9))]
+        drive.add(num, prompt=draw.choice(heads) + tail, max_tokens=3)
+        drive.step()
+    drive.run_out()
+
+
+@pytest.mark.parametrize("policy", ["copy", "exclusive"])
+def test_faults_planted_into_partial_reuse_are_found_where_prompts_begin_alike(policy: str) -> None:
+    """The random machine meets few such prompts."""
+    _many_that_begin_alike(policy, 0)
+    for fault in ("overlong_part", "part_of_another_prefix", "taken_over_in_use"):
+        found = 0
+        for seed in range(5):
+            with FAULTS[fault]():
+                try:
+                    _many_that_begin_alike(policy, seed)
+                except (AssertionError, PoolError, FreeListError, KeyError):
+                    found += 1
+        assert found, f"{fault} went unseen"
