@@ -325,11 +325,11 @@ async def test_the_block_table_scrolls_and_stays_live(tmp_path: Path) -> None:
 async def test_the_help_scrolls_to_its_end_at_every_size(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
         await b.press("question_mark", "G")
-        assert "static_batch: admits only when nothing runs" in b.text("page")
+        assert "static_batch: admits only when nothing runs" in b.text()
         await b.pilot.resize_terminal(200, 50)
-        await b.until(lambda: "static_batch" in b.text("page") and len(b.text("page").splitlines()) == 50)
+        await b.until(lambda: "static_batch" in b.text() and len(b.text().splitlines()) == 50)
         await b.press("g")
-        assert "this help" in b.text("page")
+        assert "this help" in b.text()
 
 
 @in_loop
