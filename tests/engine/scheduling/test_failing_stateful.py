@@ -8,7 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 
-from engine.requests.request import FinishReason, RequestState
+from engine.requests.request import FinishReason, Request, RequestState
+from tests.engine.driving import make_request
 from tests.engine.machine import SchedulerMachine
 from tests.engine.scheduling.test_stateful import COMMON
 from tests.engine.tiers.machine import TieredMachine
@@ -29,6 +30,15 @@ class FailingMachine(SchedulerMachine):
         finished = self.scheduler.commit(plan, replace(output, failures={failed.num: "it failed"}), self.now)
         assert failed in finished
         assert failed.finish_reason is FinishReason.ERROR
+        self._ask_again(failed)
+
+    def _ask_again(self, failed: Request) -> None:
+        """Somebody has the same prompt, and would find what was computed for it."""
+        prompt, salt = failed.token_ids[: failed.prompt_tokens], failed.cache_salt
+        request = make_request(self.arrived, prompt, 3, arrival=self.now, cache_salt=salt)
+        self.arrived += 1
+        self.scheduler.add(request, self.now)
+        self.known.append(request)
 
     @rule(copied=st.booleans())
     @precondition(lambda self: self.scheduler.running)
