@@ -8,11 +8,12 @@ This is the one module that relies on Textual's private parts (`App._display`, t
 thread). `selftest` checks them at start, and any surprise later falls back to Textual's own painting.
 """
 
+import asyncio
 import io
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from rich.console import Console, RenderableType
@@ -21,8 +22,10 @@ from textual import events
 from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.app import App
 from textual.filter import LineFilter
+from textual.geometry import Region
 from textual.screen import Screen
 from textual.theme import Theme
+from textual.widget import Widget
 
 from kvtop.term import selftest
 from kvtop.term.absorb import absorb
@@ -83,7 +86,9 @@ class FrontBufferApp(App[Result], Generic[Result]):
         self._buffer: CellBuffer | None = None
         self._suspended = False
         self._repaint_due = False
-        self._drain_armed = False
+        self._drain_armed = self._painted = False
+        self._visible: object = None
+        self._places: dict[Widget, Region | None] = {}
         self._healed_at = time.monotonic()
         self._heal_at = 0
         # The terminal's own sixteen colours and paper for what Textual draws: short sequences, readable on light paper,
@@ -132,6 +137,52 @@ class FrontBufferApp(App[Result], Generic[Result]):
         """Back to the shell until ``fg``."""
         if isinstance(self._driver, TerminalDriver) and not self._driver.suspend_process():
             self.notify("there is no shell here to go back to", severity="warning", markup=False)
+
+    def paint(self, widget: Widget, rows: Iterable[int]) -> bool:
+        """Puts these rows of a widget on the screen without Textual's compositor, which would ask every widget for all of
+        its lines. False where that cannot be: the widget is covered, its place about to change, or Textual paints itself.
+        """
+        place = self._place_of(widget)
+        buffer = self._buffer
+        if place is None or buffer is None:
+            return False
+        try:
+            for y in rows:
+                buffer.put(place.y + y, place.x, buffer.table.cells(widget.render_line(y), place.x))
+        except TableFull:
+            return False
+        if not self._painted:
+            # Once for all that is painted in this turn of the loop.
+            self._painted = True
+            asyncio.get_running_loop().call_soon(self._send_painted)
+        return True
+
+    def _place_of(self, widget: Widget) -> Region | None:
+        if self.stock_reason or self._batch_count or not self.screen_stack or not self._paints():
+            return None
+        screen, buffer = self.screen, self._buffer
+        if buffer is None or widget.screen is not screen or screen._layout_required:
+            return None
+        if (buffer.width, buffer.height) != screen.outer_size or buffer.table.palette is not self.palette:
+            return None
+        visible = screen._compositor.visible_widgets
+        if visible is not self._visible:
+            # Made anew with every layout.
+            self._visible, self._places = visible, {}
+        if widget not in self._places:
+            self._places[widget] = _uncovered(widget, visible)
+        return self._places[widget]
+
+    def _send_painted(self) -> None:
+        self._painted = False
+        if not self._paints() or not self.screen_stack:
+            return
+        try:
+            self._heal()
+            self._send()
+        except Exception as error:
+            self._fault(error)
+        self.post_display_hook()
 
     def picture(self, title: str) -> Callable[[], str]:
         """The screen as it is now. What is returned makes an SVG of it, in any thread: that takes longer than a frame."""
@@ -318,6 +369,16 @@ class FrontBufferApp(App[Result], Generic[Result]):
     def _repaint_theme(self, _: Theme) -> None:
         if self._buffer is not None:
             self._buffer.distrust()
+
+
+def _uncovered(widget: Widget, visible: Mapping[Widget, tuple[Region, Region]]) -> Region | None:
+    """Where ``widget`` is, if all of it is to be seen."""
+    if widget not in visible:
+        return None
+    region, clip = visible[widget]
+    around = {widget, *widget.ancestors}
+    covered = any(other.overlaps(region) for above, (other, _) in visible.items() if above not in around)
+    return None if covered or not clip.contains_region(region) else region
 
 
 def _console(like: Console, depth: ColourDepth) -> Console:

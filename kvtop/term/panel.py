@@ -64,7 +64,7 @@ class CellPanel(Widget):
         changed.extend(range(min(len(old), len(new)), max(len(old), len(new))))
         width, height = self.size
         visible = [Region(0, y, width, 1) for y in changed if y < height]
-        if visible and width:
+        if visible and width and not cast("FrontBufferApp[object]", self.app).paint(self, [r.y for r in visible]):
             self.refresh(*visible)
         return len(changed)
 

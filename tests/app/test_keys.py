@@ -60,7 +60,8 @@ async def _pause_view(b: Bench, key: str) -> None:
     assert b.text("events") == events
     assert _state(b).iteration == iteration
     assert b.screen.feed.live.iteration == (iteration or 0) + 60
-    assert "VIEW PAUSED 3.0s" in b.text("header")
+    await b.tick(1.0)
+    assert "VIEW PAUSED 4.0s" in b.text("header")
     await b.press(key)
     assert "VIEW PAUSED" not in b.text("header")
     assert _state(b).iteration == (iteration or 0) + 60
