@@ -1,11 +1,13 @@
 """Dialogs and the filter in a real terminal: with the mouse, and with what is pasted."""
 
+import json
 import re
+import signal
 from collections.abc import Callable
 
 import pytest
 
-from tests.e2e.engines import KVTOP_TYPED
+from tests.e2e.engines import KVTOP_TYPED, Engines
 from tests.e2e.tmux import Tmux, wait_until
 
 Terminal = Callable[..., Tmux]
@@ -73,5 +75,29 @@ def test_mouse_and_paste(terminal: Terminal, size: tuple[int, int]) -> None:
     tmux.wait_for(r"─ compact the pool\? ─")
     tmux.keys("Enter")
     wait_until(lambda: "compact the pool?" not in tmux.screen(), 60, "the dialog stays")
+    tmux.keys("q")
+    tmux.wait_for(r"(?m)^code=0$")
+
+
+def test_an_engine_that_restarts_under_a_dialog_is_left_alone(terminal: Terminal, engines: Engines) -> None:
+    first = engines.start("re", "--seed", "3")
+    tmux = terminal()
+    tmux.run(f"{KVTOP_TYPED} attach re; echo code=$?")
+    tmux.wait_for(r"[1-9]\d* running")
+    tmux.keys("g")
+    tmux.keys("x")
+    tmux.wait_for(r"─ abort .*\? ─")
+    first.send_signal(signal.SIGTERM)
+    first.wait(60)
+    tmux.wait_for(r"No connection to the engine")
+    engines.start("re", "--seed", "3")
+    tmux.wait_for(r"The engine has been restarted")
+    tmux.keys("Tab")
+    tmux.keys("Enter")
+    wait_until(lambda: "has been restarted: the run" not in tmux.screen(), 60, "the dialog stays")
+    (state,) = json.loads(engines.kvtop("ls", "--json").stdout)["engines"]
+    assert state["alive"]
+    snapshot = json.loads(engines.kvtop("snapshot", "-e", "re", "-").stdout)
+    assert "abort" not in {event["kind"] for event in snapshot["events"]}
     tmux.keys("q")
     tmux.wait_for(r"(?m)^code=0$")
