@@ -50,6 +50,7 @@ class Dialog(ModalScreen[None]):
         super().__init__(classes="ascii" if glyphs.plain else None)
         self._ask, self._rows, self.glyphs = ask, rows, glyphs
         self.card = Vertical(id="card")
+        self._said = ("", "")
 
     def compose(self) -> ComposeResult:
         with self.card:
@@ -95,8 +96,10 @@ class Dialog(ModalScreen[None]):
 
     def head(self, title: str, keys: str) -> None:
         """The title above, and below the keys that work."""
-        self.card.border_title = self._line(title, Role.TITLE)
-        self.card.border_subtitle = self._line(keys, Role.DIM)
+        if (title, keys) != self._said:
+            self._said = title, keys
+            self.card.border_title = self._line(title, Role.TITLE)
+            self.card.border_subtitle = self._line(keys, Role.DIM)
 
     def _line(self, text: str, role: Role) -> Any:
         from textual.content import Content

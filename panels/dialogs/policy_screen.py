@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.widget import Widget
-from textual.widgets import Input, Static
+from textual.widgets import Input
 
 from kvtop.protocol import PolicyValue
 from kvtop.state import EngineState
@@ -14,7 +13,8 @@ from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Role, clean
 from panels.dialogs.dialog import Dialog
 from panels.dialogs.policy_form import TRANSITIONS, PolicyForm, Stage, spoken
-from panels.dialogs.widgets import Choice, Entry, Menu, Words, roled
+from panels.dialogs.widgets import Choice, Entry, Line, Menu, Words
+from panels.text_input import TextInput
 
 NAME_WIDTH = 26
 LONGEST_NUMBER = 24
@@ -26,8 +26,6 @@ class PolicyScreen(Dialog):
     DEFAULT_CSS = """
     PolicyScreen #help { height: auto; max-height: 5; }
     PolicyScreen #transitions { height: 4; }
-    PolicyScreen Static { height: 1; width: 1fr; }
-    PolicyScreen #number { background: ansi_default; color: ansi_default; }
     """
 
     def __init__(self, form: PolicyForm, ask: Ask, *, glyphs: Glyphs = UNICODE) -> None:
@@ -37,10 +35,10 @@ class PolicyScreen(Dialog):
         self._axes = Menu(glyphs, self._choose_axis, id="axes")
         self._axes.on_move = self._tell_axis
         self._values = Menu(glyphs, self._choose_value, id="values")
-        self._number = Input(id="number", compact=True, max_length=LONGEST_NUMBER, select_on_focus=False)
-        self._limits, self._note = Static(id="limits"), Static(id="note")
+        self._number = TextInput(id="number", longest=LONGEST_NUMBER)
+        self._limits, self._note = Line(glyphs, id="limits"), Line(glyphs, id="note")
         self._transitions = Menu(glyphs, self._choose_transition, id="transitions")
-        self._change = Static(id="change")
+        self._change = Line(glyphs, id="change")
         self._help, self._words = Words(glyphs, id="help"), Words(glyphs, id="said")
         self._cancel, self._apply = Choice("Cancel", self.action_close), Choice("Apply", self._confirm)
 
@@ -137,7 +135,7 @@ class PolicyScreen(Dialog):
         if not form.axes:
             self._words.say([("this engine exposes no policies that could be changed", Role.TEXT)])
         elif stage in (Stage.CONFIRM, Stage.DONE):
-            self._change.update(self._line_of(form.change, Role.STRONG))
+            self._change.say(form.change, Role.STRONG)
             self._transitions.offer(self._transition_entries(), at=None if self._drawn is stage else form.transition)
             self._words.say(form.paragraphs())
         else:
@@ -150,9 +148,9 @@ class PolicyScreen(Dialog):
             unit = f" {form.axis.unit}" if form.axis.unit else ""
             limits = form.limits()
             said = f"now {spoken(form.current)}{unit}" + (f"; {limits}" if limits else "") + "; new:"
-            self._limits.update(self._line_of(said, Role.DIM))
+            self._limits.say(said, Role.DIM)
         self._cancel.word = "Cancel" if stage is Stage.CONFIRM and not form.applying else "Close"
-        self._note.update(self._line_of(form.note or (form.unreachable or ""), Role.WARN))
+        self._note.say(form.note or form.unreachable or "", Role.WARN)
 
     def _focus(self, stage: Stage, choosing: bool) -> None:
         """Where the keys go, when the stage is another one: to Cancel, where something could be changed."""
@@ -201,9 +199,6 @@ class PolicyScreen(Dialog):
     def _radio(key: str, on: bool, value: PolicyValue, meaning: str, said: str = "") -> Entry:
         dot = ("● " if on else "○ ", Role.GOOD)
         return Entry(key, (dot, (clean(spoken(value)), Role.STRONG), (said if on else "", Role.GOOD)), meaning)
-
-    def _line_of(self, text: str, role: Role) -> Text:
-        return roled(clean(text), role, self._front.palette, self.glyphs)
 
     def _keys(self, stage: Stage, choosing: bool) -> str:
         if not self.form.axes or stage is Stage.DONE:

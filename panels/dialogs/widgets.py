@@ -10,14 +10,13 @@ from typing import NamedTuple, cast
 from rich.text import Text
 from textual import events
 from textual.containers import VerticalScroll
-from textual.widgets import Button, OptionList
+from textual.widgets import Button, OptionList, Static
 from textual.widgets.option_list import Option
 
 from kvtop.term.front_buffer import FrontBufferApp
-from kvtop.term.palette import Palette
 from kvtop.term.panel import CellPanel
 from kvtop.views.glyphs import Glyphs
-from kvtop.views.rows import HIGHLIGHT, Role, Row
+from kvtop.views.rows import HIGHLIGHT, Role, Row, clean
 from panels.dialogs.confirm_form import Paragraph
 from panels.dialogs.wrapping import wrapped
 
@@ -56,6 +55,26 @@ class Words(VerticalScroll, can_focus=False):
         self._cells.show(self._glyphs.rows(rows))
 
 
+class Line(Static):
+    """One line in a role's colours. Saying the same again costs nothing: Textual would lay out the screen anew."""
+
+    DEFAULT_CSS = """
+    Line { height: 1; width: 1fr; }
+    """
+
+    def __init__(self, glyphs: Glyphs, *, id: str) -> None:
+        super().__init__(id=id, markup=False)
+        self._glyphs = glyphs
+        self._said: tuple[str, int] | None = None
+
+    def say(self, text: str, role: int) -> None:
+        if (text, role) != self._said:
+            self._said = text, role
+            palette = cast("FrontBufferApp[object]", self.app).palette
+            line = Text(self._glyphs.text(clean(text)), palette.style(role), no_wrap=True, overflow="ellipsis", end="")
+            self.update(line)
+
+
 class Choice(Button, inherit_css=False):
     """A button of one line: ``[ Cancel ]``, and ``> Cancel <`` where Enter would press it."""
 
@@ -76,8 +95,9 @@ class Choice(Button, inherit_css=False):
 
     @word.setter
     def word(self, name: str) -> None:
-        self._word = name
-        self._relabel()
+        if name != self._word:
+            self._word = name
+            self._relabel()
 
     def get_content_width(self, *_: object) -> int:
         return len(self._word) + 4
@@ -169,8 +189,3 @@ class Menu(OptionList, inherit_css=False):
             for row in self._glyphs.rows(wrapped(entry.meaning, width, Role.DIM, "      ")):
                 line.append("\n" + row.text, palette.style(Role.DIM))
         return line
-
-
-def roled(text: str, role: int, palette: Palette, glyphs: Glyphs) -> Text:
-    """One line in a role's colours, for a widget of Textual's."""
-    return Text(glyphs.text(text), palette.style(role), no_wrap=True, overflow="ellipsis", end="")

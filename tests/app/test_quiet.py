@@ -38,6 +38,25 @@ async def test_a_tick_without_change_writes_nothing(tmp_path: Path) -> None:
         assert _written(b.app) == ""
 
 
+@pytest.mark.parametrize("keys", [("E",), ("P",), ("P", "enter"), ("P", "enter", "k", "enter"), ("slash", "c")])
+def test_a_dialog_that_has_nothing_new_to_say_writes_nothing(keys: tuple[str, ...], tmp_path: Path) -> None:
+    @in_loop
+    async def run() -> None:
+        async with bench(tmp_path, headless=False, driver_class=CountingDriver, notifications=False) as b:
+            await b.iterate(3)
+            await b.press(*keys)
+            for _ in range(3):
+                await b.tick(seconds=0.0)
+                await asyncio.sleep(0.1)
+            assert _written(b.app)
+            for _ in range(20):
+                await b.tick(seconds=0.0)
+            await asyncio.sleep(0.2)
+            assert _written(b.app) == ""
+
+    run()
+
+
 @in_loop
 async def test_a_few_changed_blocks_cost_a_few_bytes(tmp_path: Path) -> None:
     engine = SyntheticEngine(blocks=10_000)
