@@ -153,7 +153,10 @@ def parser() -> argparse.ArgumentParser:
         "--set", action="append", default=[], metavar="AXIS=VALUE", dest="policies", help="a policy to start with"
     )
     p.add_argument(
-        "--ledger-every", type=int, default=64, help="iterations between ledger checks, 0 never (default: %(default)s)"
+        "--ledger-every",
+        type=int,
+        default=64,
+        help="iterations from one ledger check to the next, 0 never (default: %(default)s)",
     )
     limits = Limits()
     for name, default, what in (

@@ -42,7 +42,7 @@ class EngineConfig:
     """File of the disk tier, made and removed by the engine; empty: one of its own in the cache folder."""
     expose_text: bool = False
     ledger_every: int = 64
-    """Iterations between two ledger checks while serving; 0 never checks."""
+    """Iterations from the beginning of one round of the ledger's audit to the next, at least; 0: never."""
     watchdog: Limits = field(default_factory=Limits)
     """When the watchdog tells that work waits and nothing comes of it."""
 

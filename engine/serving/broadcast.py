@@ -9,7 +9,7 @@ from engine.serving.keyframes import KeyframeSnapshot
 from engine.serving.telemetry import Telemetry
 from kvtop.publish import Publisher
 
-GATHER_S = 0.0015
+GATHER_S = 0.001
 """Seconds an iteration is lengthened at most by a keyframe in the making."""
 
 GATHER_IDLE_S = 0.02

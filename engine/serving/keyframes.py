@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from engine.tiers.report import TierReport
 from kvtop.protocol import Keyframe, RequestChange, encode
 from kvtop.publish import EncodedKeyframe
 
-REQUESTS_AT_ONCE = 16
+REQUESTS_AT_ONCE = 8
 """Requests gathered between two looks at the clock."""
 
 ENCODED_AT_ONCE = 32
@@ -39,7 +40,7 @@ class RequestGathering:
         self._facts = facts
         self._anew = anew
         self._left: deque[Request] = deque(facts.everybody())
-        self._to_come = {request.num for request in self._left}
+        self._to_come = set(map(attrgetter("num"), self._left))
         self._gathered: dict[int, dict[str, Any]] = {}
 
     @property

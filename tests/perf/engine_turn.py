@@ -71,8 +71,7 @@ def main() -> None:
         times.append(ms(lambda done=done: telemetry.pass_over(done)))
     print(f"nobody watches        {p50_most(times)}")
 
-    telemetry.begin_keyframe()
-    gathering = []
+    gathering = [ms(telemetry.begin_keyframe)]
     while True:
         telemetry.frame(engine.step())
         found = []
