@@ -58,7 +58,7 @@ class RequestOrder:
             if before is not None and before[:2] == (sort, reverse) and before[2] in text and requests is not None:
                 # One more letter: what did not match before does not now.
                 self._ranking.follow(requests)
-                self._ranking.narrow(lambda num: place(requests[num]) is not None, place)
+                self._ranking.narrow(lambda num: _matches(requests[num], text), place)
             else:
                 self._ranking = Ranking(place, _LANES, backward=reverse, turned=_KNOWN)
         return Found(requests, self._ranking.follow(requests if requests is not None else _NONE), mono or 0.0)
@@ -75,7 +75,7 @@ def _matching(text: str, place: _Place) -> _Place:
 
 def _matches(row: RequestRow, text: str) -> bool:
     # One search in three texts; the filter is one line, so that it never matches across two of them.
-    return text in f"{row.name}\n{row.label or ''}\n{row.state or ''}".lower()
+    return text in f"{row.id or row.name}\n{row.label or ''}\n{row.state or ''}".lower()
 
 
 def _by_column(column: Column | None) -> _Place:
