@@ -70,6 +70,10 @@ class PolicyScreen(Dialog):
         self.draw()
 
     def action_transition(self) -> None:
+        if self.form.stage is Stage.CONFIRM and not self.form.transition_matters:
+            self.form.note = "there is no transition to choose: what runs does not break the new value"
+            self.draw()
+            return
         at = list(TRANSITIONS).index(self.form.transition)
         self._choose_transition(list(TRANSITIONS)[1 - at])
 

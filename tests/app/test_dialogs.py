@@ -87,6 +87,9 @@ async def test_a_switch_has_no_transition_and_the_value_in_force_asks_nothing(tm
         await b.until(lambda: "what it will do" in b.text("card"))
         assert "drain" not in b.text("card")
         assert _sent(b)[0]["changes"] == {"prefix_cache": False}
+        await b.press("t")
+        assert "there is no transition to choose" in b.text("card")
+        assert len(_sent(b)) == 1
 
 
 @pytest.mark.parametrize(
