@@ -1,16 +1,20 @@
 """Carries out commands between two iterations and records each as an event with who asked."""
 
+from collections.abc import Callable
+from typing import Any
+
 from engine.core import Engine
 from engine.requests.request import Request, RequestState
 from engine.serving.telemetry import Telemetry
 from engine.words import counted
-from kvtop.protocol import (
+from kvtop.protocol.commands import (
     Abort,
-    AnyCommand,
+    Command,
     Compact,
     Pause,
     Pin,
     Preempt,
+    RequestKeyframe,
     ResetPrefixCache,
     Resume,
     SetPolicy,
@@ -18,18 +22,8 @@ from kvtop.protocol import (
 )
 from kvtop.publish import PendingCommand
 
-COMMANDS = [
-    "set_policy",
-    "abort",
-    "preempt",
-    "pause",
-    "resume",
-    "reset_prefix_cache",
-    "keyframe",
-    "pin",
-    "unpin",
-    "compact",
-]
+Done = tuple[str, list[str]]
+"""What was done, in a sentence, and its effects."""
 
 
 class Refused(ValueError):
@@ -72,54 +66,54 @@ class Control:
         for each in [request] if request.beam is None else request.beam.seen:
             self._telemetry.log.finished(each)
 
-    def _do(self, command: AnyCommand, asker: PendingCommand) -> tuple[str, list[str]]:
-        scheduler, telemetry, now = self._engine.scheduler, self._telemetry, self._engine.clock()
-        who = {"uid": asker.uid, "pid": asker.pid}
-        if isinstance(command, SetPolicy):
-            if command.dry_run:
-                return "nothing changed (dry run)", scheduler.preview(command.changes, command.transition)
-            return self._set_policy(command, asker)
-        if isinstance(command, Abort):
-            request = self._find(command.request)
-            self.abort(request, f"by command of uid {asker.uid} pid {asker.pid}")
-            telemetry.event("command", request=request.num, request_id=request.id, detail=f"abort {request.id}", **who)
-            return f"{request.id} aborted after {request.output_tokens} output tokens", []
-        if isinstance(command, Preempt):
-            request = self._find(command.request)
-            if request.state not in (RequestState.PREFILL, RequestState.DECODE, RequestState.LOADING):
-                raise Refused(f"{request.id} is {request.state}, only a running request can be preempted")
-            telemetry.log.preempted(scheduler.preempt(request, now, f"command of uid {asker.uid} pid {asker.pid}"))
-            telemetry.event(
-                "command", request=request.num, request_id=request.id, detail=f"preempt {request.id}", **who
-            )
-            fate = "it is queued again" if request.num in scheduler.requests else "it ended"
-            return f"{request.id} preempted; {fate}", []
-        if isinstance(command, Pause):
-            if scheduler.paused:
-                return "already paused", []
-            scheduler.pause()
-            telemetry.event("pause", severity="warn", detail="scheduling stopped; KV stays in place", **who)
-            return "paused; KV stays in place", []
-        if isinstance(command, Resume):
-            if not scheduler.paused:
-                return "was not paused", []
-            scheduler.resume()
-            telemetry.event("resume", **who)
-            return "resumed", []
-        if isinstance(command, ResetPrefixCache):
-            pins = len(scheduler.pins)
-            dropped = scheduler.reset_prefix_cache()
-            self._touch_running()
-            telemetry.event("prefix_reset", severity="warn", blocks=dropped, **who)
-            unpinned = [f"{counted(pins, 'pin')} undone"] if pins else []
-            return f"prefix cache emptied: {dropped} blocks forgot their content", unpinned
-        if isinstance(command, Pin | Unpin):
-            return self._pin(command, who), []
-        if isinstance(command, Compact):
-            return self._compact(command, who), []
+    def _do(self, command: Command, asker: PendingCommand) -> Done:
+        return _DOES[type(command)](self, command, asker)
+
+    def _abort(self, command: Abort, asker: PendingCommand) -> Done:
+        request = self._find(command.request)
+        self.abort(request, f"by command of uid {asker.uid} pid {asker.pid}")
+        self._tell_of("abort", request, asker)
+        return f"{request.id} aborted after {request.output_tokens} output tokens", []
+
+    def _preempt(self, command: Preempt, asker: PendingCommand) -> Done:
+        scheduler, request = self._engine.scheduler, self._find(command.request)
+        if request.state not in (RequestState.PREFILL, RequestState.DECODE, RequestState.LOADING):
+            raise Refused(f"{request.id} is {request.state}, only a running request can be preempted")
+        cause = f"command of uid {asker.uid} pid {asker.pid}"
+        self._telemetry.log.preempted(scheduler.preempt(request, self._engine.clock(), cause))
+        self._tell_of("preempt", request, asker)
+        fate = "it is queued again" if request.num in scheduler.requests else "it ended"
+        return f"{request.id} preempted; {fate}", []
+
+    def _pause(self, _command: Pause, asker: PendingCommand) -> Done:
+        if self._engine.scheduler.paused:
+            return "already paused", []
+        self._engine.scheduler.pause()
+        self._telemetry.event("pause", severity="warn", detail="scheduling stopped; KV stays in place", **_who(asker))
+        return "paused; KV stays in place", []
+
+    def _resume(self, _command: Resume, asker: PendingCommand) -> Done:
+        if not self._engine.scheduler.paused:
+            return "was not paused", []
+        self._engine.scheduler.resume()
+        self._telemetry.event("resume", **_who(asker))
+        return "resumed", []
+
+    def _reset_prefix_cache(self, _command: ResetPrefixCache, asker: PendingCommand) -> Done:
+        pins = len(self._engine.scheduler.pins)
+        dropped = self._engine.scheduler.reset_prefix_cache()
+        self._touch_running()
+        self._telemetry.event("prefix_reset", severity="warn", blocks=dropped, **_who(asker))
+        unpinned = [f"{counted(pins, 'pin')} undone"] if pins else []
+        return f"prefix cache emptied: {dropped} blocks forgot their content", unpinned
+
+    def _keyframe(self, _command: RequestKeyframe, _asker: PendingCommand) -> Done:
+        # The publisher has made it: see `kvtop.publish.controller`.
         return "a keyframe is on its way to every viewer", []
 
-    def _set_policy(self, command: SetPolicy, asker: PendingCommand) -> tuple[str, list[str]]:
+    def _set_policy(self, command: SetPolicy, asker: PendingCommand) -> Done:
+        if command.dry_run:
+            return "nothing changed (dry run)", self._engine.scheduler.preview(command.changes, command.transition)
         change = self._engine.scheduler.set_policies(command.changes, command.transition, self._engine.clock())
         old, new = change.old.values(), change.new.values()
         changed = [axis for axis in new if old[axis] != new[axis]]
@@ -149,7 +143,7 @@ class Control:
             return f"{said}; {scheduler.transition_text()}", change.effects
         return f"{said}, in effect from iteration {self._engine.iteration + 1}", change.effects
 
-    def _pin(self, command: Pin | Unpin, who: dict[str, int | None]) -> str:
+    def _pin(self, command: Pin | Unpin, asker: PendingCommand) -> Done:
         scheduler = self._engine.scheduler
         if isinstance(command, Pin):
             known = self._telemetry.finished_request(command.request)
@@ -166,11 +160,11 @@ class Control:
             blocks=len(pin.blocks),
             cause=command.type,
             detail=f"{said}; {scheduler.pool.pinned_total} of {scheduler.pool.total} blocks are pinned now",
-            **who,
+            **_who(asker),
         )
-        return f"{said}; {scheduler.pool.pinned_total} of {scheduler.pool.total} blocks are pinned now"
+        return f"{said}; {scheduler.pool.pinned_total} of {scheduler.pool.total} blocks are pinned now", []
 
-    def _compact(self, command: Compact, who: dict[str, int | None]) -> str:
+    def _compact(self, command: Compact, asker: PendingCommand) -> Done:
         scheduler = self._engine.scheduler
         first, end = command.first, command.end
         whole = first is None and end is None
@@ -178,11 +172,15 @@ class Control:
         count = scheduler.compact(span)
         where = "" if span is None else f" out of {span[0]} to {span[1]}"
         if not count:
-            return f"nothing to move{where}: no block with content has a free block to go to"
+            return f"nothing to move{where}: no block with content has a free block to go to", []
         most = scheduler.policies.compaction_moves
         said = f"{counted(count, 'block')} to be moved{where}, at most {most} an iteration"
-        self._telemetry.event("command", detail=f"compact: {said}", **who)
-        return said
+        self._telemetry.event("command", detail=f"compact: {said}", **_who(asker))
+        return said, []
+
+    def _tell_of(self, what: str, request: Request, asker: PendingCommand) -> None:
+        detail = f"{what} {request.id}"
+        self._telemetry.event("command", request=request.num, request_id=request.id, detail=detail, **_who(asker))
 
     def _pinned_name(self, wanted: int | str) -> str:
         pins = self._engine.scheduler.pins.by_name.values()
@@ -198,3 +196,24 @@ class Control:
             if wanted in (request.num, request.id):
                 return request
         raise Refused(f"no live request {wanted!r}; see the requests table for ids")
+
+
+def _who(asker: PendingCommand) -> dict[str, int | None]:
+    return {"uid": asker.uid, "pid": asker.pid}
+
+
+_DOES: dict[type[Command], Callable[[Control, Any, PendingCommand], Done]] = {
+    SetPolicy: Control._set_policy,
+    Abort: Control._abort,
+    Preempt: Control._preempt,
+    Pause: Control._pause,
+    Resume: Control._resume,
+    ResetPrefixCache: Control._reset_prefix_cache,
+    RequestKeyframe: Control._keyframe,
+    Pin: Control._pin,
+    Unpin: Control._pin,
+    Compact: Control._compact,
+}
+
+COMMANDS: list[str] = [command.model_fields["type"].default for command in _DOES]
+"""What this engine does when it is told to, by ``type``."""

@@ -4,6 +4,8 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
 
+from kvtop.protocol import Counters
+
 KEEP_SECONDS = 75.0
 SPACING = 0.1
 """Samples closer than this replace one another, so that a fast engine costs no more memory than a slow one."""
@@ -11,18 +13,8 @@ SPACING = 0.1
 SHORTEST_SPAN = 0.25
 """With less history than this a rate would be noise and is not given."""
 
-TRACKED = (
-    "iterations",
-    "prefill_tokens",
-    "decode_tokens",
-    "prefix_query_tokens",
-    "prefix_hit_tokens",
-    "preemptions",
-    "evictions",
-    "admissions",
-    "finished",
-    "recomputed_tokens",
-)
+TRACKED = tuple(Counters.model_fields)
+"""Every total that engines send, so that each can be shown as a rate."""
 
 
 class Rates:

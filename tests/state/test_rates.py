@@ -2,6 +2,7 @@
 
 import pytest
 
+from kvtop.protocol import Counters
 from kvtop.state import Rates
 
 
@@ -35,6 +36,13 @@ def test_unknown_until_there_is_history_to_speak_of() -> None:
     assert fed((0.0, 0), (1.0, 50)).per_second("decode_tokens", 1.0) == pytest.approx(50)
     assert fed((0.0, 0), (1.0, 50)).per_second("decode_tokens", None) is None
     assert fed((0.0, 0), (1.0, 50)).per_second("evictions", 1.0) is None
+
+
+def test_every_total_that_engines_send_can_be_shown_as_a_rate() -> None:
+    rates, names = Rates(), list(Counters.model_fields)
+    for mono in (0.0, 1.0):
+        rates.add(mono, {name: 100 + mono * place for place, name in enumerate(names)})
+    assert [rates.per_second(name, 1.0) for name in names] == pytest.approx(list(range(len(names))))
 
 
 def test_a_total_that_falls_starts_anew_and_is_never_negative() -> None:
