@@ -80,7 +80,16 @@ class SchedulerMachine(RuleBasedStateMachine):
     )
     def start(self, blocks: int, capacity: str, budget: int, eviction: str, windows: Windows, seed: int) -> None:
         self.pool = BlockPool(blocks * len(windows), BLOCK, windows=windows)
-        policies = PolicySet.of({"capacity": capacity, "token_budget": budget, "max_running": 6, "eviction": eviction})
+        policies = PolicySet.of(
+            {
+                "capacity": capacity,
+                "token_budget": budget,
+                "max_running": 6,
+                "eviction": eviction,
+                # Prompts that begin alike within a block are rare: where the policy is off too, nobody would see a fault.
+                "partial_reuse": ("off", "copy", "exclusive")[seed % 3],
+            }
+        )
         self.scheduler = Scheduler(self.pool, policies, max_model_len=CONTEXT, kv_dtypes=("float32", "int8"))
         self.runner = FakeRunner(self.pool, seed)
         self.storage = FakeStorage(self.scheduler, self.runner)
