@@ -36,10 +36,16 @@ def _go_down_to(tmux: Tmux, pattern: str) -> None:
     for _ in range(40):
         if re.search(pattern, tmux.screen()):
             return
-        before = tmux.screen()
+        before = _marked(tmux)
         tmux.keys("Down")
-        wait_until(lambda before=before: tmux.screen() != before, 30, f"the cursor does not move towards {pattern}")  # type: ignore[misc]
+        wait_until(lambda before=before: _marked(tmux) != before, 30, f"the cursor does not move towards {pattern}")  # type: ignore[misc]
     raise AssertionError(f"{pattern!r} is not in the dialog:\n{tmux.screen()}")
+
+
+def _marked(tmux: Tmux) -> str:
+    """The dialog's line under the bar; behind it the engine goes on."""
+    found = re.search(r"│ ▸ (.*?) +│", tmux.screen())
+    return found[1] if found else ""
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 50)])
