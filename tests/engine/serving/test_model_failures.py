@@ -144,8 +144,8 @@ def test_an_accelerator_that_fails_is_lost_and_not_tried_again(server: Server) -
 
 PLANTED = {
     "the runner": "from engine.model.decoder import Decoder\ndef fails(*_): raise RuntimeError('planted\\nfault')\nDecoder.forward = fails",
-    "telemetry": "from engine.serving.telemetry import Telemetry\ndef fails(*_): raise RuntimeError('planted\\nfault')\nTelemetry.frame = fails",
-    "the publisher": "from kvtop.publish import Publisher\ndef fails(*_): raise RuntimeError('planted\\nfault')\nPublisher.publish = fails",
+    "telemetry": "from engine.serving.telemetry import Telemetry\ndef fails(*_): raise RuntimeError('planted\\nfault')\nTelemetry.pass_over = fails",
+    "the publisher": "from kvtop.publish import Publisher\ndef fails(*_): raise RuntimeError('planted\\nfault')\nPublisher.pass_over = fails",
     "the scheduler": "from engine.scheduling.scheduler import Scheduler\ndef fails(*_, **__): raise RuntimeError('planted\\nfault')\nScheduler.commit = fails",
 }
 OPTIONS = "['--model', 'random', '--workload', 'mix', '--rate', '30', '--name', 'planted']"
