@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from kvtop.app import engine_screen
+from kvtop.app import snapshots
 from tests.app.harness import bench, in_loop
 
 
 @in_loop
 async def test_keys_act_while_a_snapshot_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    go_on, write = threading.Event(), engine_screen.write_snapshot
+    go_on, write = threading.Event(), snapshots.write_snapshot
 
     def slowly(*args: Any, **options: Any) -> list[Path]:
         assert go_on.wait(30)
         return write(*args, **options)
 
-    monkeypatch.setattr(engine_screen, "write_snapshot", slowly)
+    monkeypatch.setattr(snapshots, "write_snapshot", slowly)
     async with bench(tmp_path) as b:
         try:
             iteration, rows = b.screen.feed.live.iteration, len(b.screen.feed.live.requests or {})
