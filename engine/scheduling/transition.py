@@ -7,30 +7,23 @@ what happens.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from engine.memory.blocks import CACHED
 from engine.memory.pins import Pins
 from engine.memory.pool import BlockPool
 from engine.policies.capacity import CAPACITIES, CapacityRule
-from engine.policies.order import ORDERS
-from engine.policies.policy_set import PolicySet, spell
+from engine.policies.policy_set import PolicySet
 from engine.policies.preempt_action import PREEMPT_ACTIONS
-from engine.policies.requeue import REQUEUES
 from engine.requests.members import awake_of, is_one_search, width_taken
 from engine.requests.request import Request
-from engine.requests.retention import DEFAULT_PRIORITY
-from engine.scheduling import kv_switch, tiering
+from engine.scheduling import kv_switch
 from engine.scheduling.admission import never_fits
-from engine.scheduling.preemption import pick_victim, protected
+from engine.scheduling.effects import Change, are, effects, listed
+from engine.scheduling.preemption import pick_victim
 from engine.scheduling.promises import overcommitment, promises
 from engine.scheduling.roster import Roster
 from engine.words import counted
 from kvtop.protocol import PolicyValue
 
 TRANSITIONS = ("drain", "preempt")
-NAMED = 6
-"""Requests named in one sentence; the rest are counted."""
 
 
 @dataclass(slots=True)
@@ -65,7 +58,9 @@ def plan_change(roster: Roster, pins: Pins, changes: dict[str, PolicyValue], tra
         plan.drains = overcommitment(stay.left, roster.pool) > 0
     if plan.new.pin_limit != old.pin_limit or (transition == "preempt" and "pin_limit" in changes):
         _change_pin_limit(plan, roster, pins, transition)
-    _describe_the_rest(plan, roster)
+    gone = [victim for victim, _ in plan.victims]
+    left = [request for request in roster.running if all(request is not victim for victim in gone)]
+    plan.effects += effects(Change(old, plan.new, roster, left))
     if not plan.effects:
         plan.effects.append("Nothing changes: these values are in force already.")
     return plan
@@ -187,24 +182,24 @@ def _change_pin_limit(plan: ChangePlan, roster: Roster, pins: Pins, transition: 
     if new != old:
         plan.effects.append(
             f"At most {counted(int(new * pool.total), 'block')} may be pinned, no more {int(old * pool.total)}; "
-            f"{pool.pinned_total} {_are(pool.pinned_total)} now."
+            f"{pool.pinned_total} {are(pool.pinned_total)} now."
         )
     gone = pins.beyond(new)
     if gone and transition == "preempt":
         plan.unpinned = gone
-        plan.effects.append(f"{_listed(gone)} {_are(len(gone))} unpinned, the latest first.")
+        plan.effects.append(f"{listed(gone)} {are(len(gone))} unpinned, the latest first.")
     elif gone:
-        plan.effects.append(f"Pins stay, and nothing more is pinned until {_listed(gone)} {_are(len(gone))} unpinned.")
+        plan.effects.append(f"Pins stay, and nothing more is pinned until {listed(gone)} {are(len(gone))} unpinned.")
 
 
 def _stops_reserving(plan: ChangePlan, roster: Roster) -> list[str]:
-    effects = []
+    said = []
     if roster.promised.blocks:
-        effects.append(f"{counted(roster.promised.blocks, 'block')} reserved for running requests are given back.")
+        said.append(f"{counted(roster.promised.blocks, 'block')} reserved for running requests are given back.")
     if roster.regime.draining:
-        effects.append("The draining ends; requests are admitted again.")
-    effects.append(f"When memory runs out a running request is preempted ({plan.new.rule('victim')}).")
-    return effects
+        said.append("The draining ends; requests are admitted again.")
+    said.append(f"When memory runs out a running request is preempted ({plan.new.rule('victim')}).")
+    return said
 
 
 def _doomed(plan: ChangePlan, roster: Roster, rule: CapacityRule) -> list[str]:
@@ -225,122 +220,6 @@ def _doomed(plan: ChangePlan, roster: Roster, rule: CapacityRule) -> list[str]:
     ]
 
 
-def _describe_the_rest(plan: ChangePlan, roster: Roster) -> None:
-    """The axes that take effect at once and break nothing."""
-    old, new, pool = roster.regime.policies, plan.new, roster.pool
-    say = plan.effects.append
-    if new.order != old.order:
-        say(f"The queue's order goes from {old.order} to {new.order}; {_next_head(plan, roster)}.")
-    plan.effects += _preemption_rules(plan, roster)
-    if new.eviction != old.eviction:
-        say(
-            f"Cached blocks are evicted by {new.eviction}, no more by {old.eviction}; "
-            f"{counted(len(pool.evictable), 'cached block')} {_are(len(pool.evictable))} put in the new order."
-        )
-    if new.eviction == "priority" != old.eviction:
-        kept = int(np.count_nonzero((pool.priority != DEFAULT_PRIORITY) & (pool.state == CACHED)))
-        say(
-            f"{kept} of them got a retention priority that a request asked for, which counts until it runs out; all others "
-            f"count {DEFAULT_PRIORITY}."
-        )
-    if new.free_order != old.free_order:
-        say(
-            f"Blocks are released {new.free_order.replace('_', ' ')}, no more {old.free_order.replace('_', ' ')}; those "
-            "that are cached keep their order."
-        )
-    plan.effects += tiering.effects(old, new, roster.tiers)
-    if new.compaction != old.compaction:
-        what = {
-            "off": "No block is moved any more, but by the command compact.",
-            "when_idle": "Blocks are moved down whenever no request is live",
-            "continuous": "Blocks are moved down in every iteration",
-        }[new.compaction]
-        say(
-            what
-            if new.compaction == "off"
-            else f"{what}, at most {counted(new.compaction_moves, 'block')} an iteration."
-        )
-    if new.compaction_moves != old.compaction_moves:
-        say(
-            f"At most {counted(new.compaction_moves, 'block')} are moved in an iteration, no more {old.compaction_moves}."
-        )
-    if new.prefix_cache and not old.prefix_cache:
-        say(f"New requests look up their prefix again; {counted(len(pool.index), 'block')} can be found at once.")
-    if old.prefix_cache and not new.prefix_cache:
-        say(
-            f"Nobody looks up a prefix and no more blocks get a hash; {counted(pool.cached_blocks, 'cached block')} stay until "
-            "their room is needed."
-        )
-    if new.partial_reuse != old.partial_reuse:
-        say(_partial_reuse(old, new))
-    if new.token_budget != old.token_budget:
-        say(f"An iteration computes at most {new.token_budget} tokens, no more {old.token_budget}.")
-        if (late := len(roster.running) - len(plan.victims) - new.token_budget) > 0:
-            say(f"{counted(late, 'request')} of those running get no token while those before them decode.")
-    if new.watermark != old.watermark:
-        say(
-            f"The watermark goes from {spell(old.watermark)} to {spell(new.watermark)}: admissions leave "
-            f"{counted(int(new.watermark * pool.total), 'block')} free while something runs."
-        )
-
-
-def _partial_reuse(old: PolicySet, new: PolicySet) -> str:
-    if new.partial_reuse == "off":
-        return "A prefix hit ends with the last complete block; what was known of the tokens of others is forgotten."
-    does = {
-        "copy": "copies the beginning of a cached block that fits",
-        "exclusive": "takes over a cached block that begins alike, if nobody uses it, which the cache then loses",
-    }[new.partial_reuse]
-    known = "; only blocks completed from now on are known that well" if old.partial_reuse == "off" else ""
-    return f"Where its complete blocks end, a new request {does}{known}."
-
-
-def _next_head(plan: ChangePlan, roster: Roster) -> str:
-    """Who of those waiting now will be the head."""
-    head = roster.waiting.head
-    then = roster.waiting.head_under(ORDERS[plan.new.order], REQUEUES[plan.new.requeue])
-    if head is None or then is None:
-        return "nobody waits now"
-    return f"{then.id} stays at its head" if head is then else f"{then.id} comes to its head before {head.id}"
-
-
-def _preemption_rules(plan: ChangePlan, roster: Roster) -> list[str]:
-    """What changes for those who are preempted from now on, and for those who were."""
-    old, new, pool = roster.regime.policies, plan.new, roster.pool
-    left = [r for r in roster.running if all(r is not victim for victim, _ in plan.victims)]
-    effects = []
-    if new.victim != old.victim:
-        first = f"it would be {pick_victim(left, new).victim.id} now" if left else "nothing runs now"
-        effects.append(f"The next to be preempted is chosen by {new.victim}, no more by {old.victim}; {first}.")
-    if new.preempt_action != old.preempt_action:
-        effects.append(
-            f"A preempted request is from now on {PREEMPT_ACTIONS[new.preempt_action].fate} "
-            f"({new.preempt_action}), no more {PREEMPT_ACTIONS[old.preempt_action].fate} ({old.preempt_action})."
-        )
-    if new.requeue != old.requeue:
-        effects.append(
-            f"Preempted requests are queued {new.requeue}, no more {old.requeue}, those that wait now too; "
-            f"{_next_head(plan, roster)}."
-        )
-    if new.resume_gate != old.resume_gate:
-        used = pool.total - pool.available
-        effects.append(
-            "Preempted requests are admitted again whenever they fit."
-            if new.resume_gate >= 1.0
-            else f"Preempted requests are admitted again only while at most {int(new.resume_gate * pool.total)} of "
-            f"{counted(pool.total, 'block')} are in use, or nothing runs; {used} are in use now."
-        )
-    if new.preempt_bound != old.preempt_bound:
-        safe = protected(left, new)
-        effects.append(
-            "Nobody is protected from being preempted, however often it was."
-            if not new.preempt_bound
-            else f"A request preempted {counted(new.preempt_bound, 'time')} is no victim while any other runs; "
-            f"protected now: {_names(safe) if safe else 'nobody'}."
-        )
-    return effects
-
-
 def _preempted(plan: ChangePlan, victims: Sequence[Request], purpose: str) -> str:
     tokens = sum(member.computed_tokens for victim in victims for member in awake_of(victim))
     verb = "is" if len(victims) == 1 else "are"
@@ -351,16 +230,7 @@ def _preempted(plan: ChangePlan, victims: Sequence[Request], purpose: str) -> st
 
 
 def _names(requests: Sequence[Request]) -> str:
-    return _listed([request.id for request in requests])
-
-
-def _listed(names: Sequence[str]) -> str:
-    listed = ", ".join(names[:NAMED])
-    return listed if len(names) <= NAMED else f"{listed} and {len(names) - NAMED} more"
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
+    return listed([request.id for request in requests])
 
 
 def _run(count: int) -> str:

@@ -6,6 +6,7 @@ import pytest
 
 from engine.policies.policy_set import protocol_axes
 from engine.requests.request import FinishReason, RequestState
+from engine.scheduling import effects
 from engine.scheduling.transition import TRANSITIONS
 from kvtop.protocol import PolicyAxis, PolicyValue
 from tests.engine.driving import Drive
@@ -275,6 +276,25 @@ def _other_values(axis: PolicyAxis, now: PolicyValue) -> list[PolicyValue]:
         return [not now]
     low, high = axis.minimum or 0, min(axis.maximum or 0, 64)
     return [value for value in (low, high) if value != now]
+
+
+def test_every_change_of_one_axis_says_something_about_it() -> None:
+    drive = overcommitted()
+    for axis in protocol_axes():
+        now = drive.scheduler.policies.values()[axis.name]
+        for value in _other_values(axis, now):
+            try:
+                said = drive.scheduler.preview({axis.name: value}, "drain")
+            except ValueError:
+                continue  # this engine has no such type
+            assert said, (axis.name, value)
+            assert not said[0].startswith("Nothing changes"), (axis.name, value)
+
+
+def test_an_axis_without_words_of_its_own_tells_its_values_beside_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(effects._IN_WORDS, "watermark")
+    assert change(overcommitted(), watermark=0.25, order="priority")[1:] == ["watermark goes from 0 to 0.25."]
+    assert change(overcommitted(), watermark=0.25) == ["watermark goes from 0 to 0.25."]
 
 
 def test_the_axes_that_ask_for_a_transition_are_those_where_it_makes_a_difference() -> None:

@@ -166,7 +166,7 @@ def test_what_is_to_be_forgotten_on_the_way_is_found_by_nobody(how: str) -> None
         ahead.drive.step()
         assert head.state is RequestState.WAITING
     if how == "prefix_cache":
-        (said, _) = ahead.scheduler.set_policies({"prefix_cache": False}, "drain", ahead.drive.now).effects
+        (_, said) = ahead.scheduler.set_policies({"prefix_cache": False}, "drain", ahead.drive.now).effects
         assert said == "3 blocks on the way to the prefix cache will be free when they have come."
         ahead.scheduler.set_policies({"prefix_cache": True}, "drain", ahead.drive.now)
     else:
