@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from kvtop.protocol import Abort, Compact, Pause, Pin, PolicyValue, Preempt, ResetPrefixCache, Resume, Unpin
+from kvtop.protocol import PolicyValue
+from kvtop.protocol.commands import Abort, Compact, Pause, Pin, Preempt, ResetPrefixCache, Resume, Unpin
 from kvtop.state import EngineState, RequestRow
 from kvtop.views.format import count, percent, plural, seconds
 from kvtop.views.rows import clean

@@ -27,7 +27,7 @@ class Verb:
 
     name: str
     help: str
-    arguments: Callable[[argparse.ArgumentParser], None] = _nothing
+    arguments: Callable[[argparse.ArgumentParser], object] = _nothing
     fields: Callable[[argparse.Namespace], Fields] = lambda _options: {}
 
     @property

@@ -30,7 +30,7 @@ class BlockState:
         basic: SGR parameter where there are sixteen.
         attrs: SGR parameters where there are none.
         counts_as: See `Sum`.
-        bar: Place in a bar, from the left.
+        bar: Place in a bar, from the left; what is to be had stands last.
         priority: How long its number stays where room is short; 20 is what is used in all.
         weight: Votes of one block in a map cell of several: what is rare and telling must not be drowned.
         usual: Always in the map's legend; the others while there are any.
@@ -64,7 +64,7 @@ STATES: tuple[BlockState, ...] = (
         basic=90,
         attrs=("2",),
         counts_as="free",
-        bar=8,
+        bar=99,
         priority=16,
         usual=True,
     ),
@@ -77,7 +77,7 @@ STATES: tuple[BlockState, ...] = (
         basic=34,
         attrs=("2",),
         counts_as="cached",
-        bar=7,
+        bar=98,
         priority=14,
         usual=True,
         below="cached",

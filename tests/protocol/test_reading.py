@@ -136,7 +136,7 @@ NAMES = [
     ("iteration", ("verdict", "code"), "quota"),
     ("iteration", ("status", "state"), "compiling"),
     ("iteration", ("tiers", 1, "tier"), "cxl"),
-    ("hello", ("block_states", 2), "compressed"),
+    ("hello", ("block_states", 2), "of_tomorrow"),
     ("hello", ("axes", 0, "kind"), "duration"),
     ("hello", ("engine", "kind"), "newengine"),
 ]
@@ -161,7 +161,7 @@ def with_axis() -> Hello:
 def test_new_names_are_on_the_screen_as_they_are() -> None:
     state = EngineState()
     greeting = raw(hello())
-    greeting["block_states"] = [*hello().block_states[:2], "compressed", *hello().block_states[3:]]
+    greeting["block_states"] = [*hello().block_states[:2], "of_tomorrow", *hello().block_states[3:]]
     frame = raw(FRAMES[2])
     for kind, path, name in NAMES:
         if kind == "iteration":
@@ -171,8 +171,8 @@ def test_new_names_are_on_the_screen_as_they_are() -> None:
         assert reading.frame is not None
         state.apply(reading.frame, NOW)
     assert "live, compiling" in header_rows(state, NOW, 120)[0].text
-    assert state_of("compressed").name == "unknown"
-    assert "compressed" in capacity_rows(state, 160)[1].text
+    assert state_of("of_tomorrow").name == "unknown"
+    assert "of_tomorrow" in capacity_rows(state, 160)[1].text
     assert any("critical! migrate: x" in row.text for row in event_rows(state, 120, 5))
     assert any("thinking" in row.text for row in request_rows(state, RequestsView(), 120, 8, NOW))
     assert any("tool_" in row.text for row in request_rows(state, RequestsView(), 300, 8, NOW))

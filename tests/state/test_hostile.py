@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvtop.protocol import Event, Gauges, IterationFrame, Keyframe, PoolFacts, Queue, RequestChange, Status
+from kvtop.protocol import (
+    BLOCK_STATES,
+    Event,
+    Gauges,
+    IterationFrame,
+    Keyframe,
+    PoolFacts,
+    Queue,
+    RequestChange,
+    Status,
+)
 from kvtop.state import MAX_BLOCKS, EngineState
 from kvtop.state.engine_state import MAX_EVENTS, MAX_QUEUE
 from kvtop.state.ledger import check
@@ -39,7 +49,7 @@ def frame(**facts: Any) -> IterationFrame:
         ((4, 5, 2, 0, 1, 1, 0, 0), "outside the pool"),
         ((4, 2**62, 2, 0, 1, 1, 0, 0), "outside the pool"),
         ((0, 0, 2, 0, 1, 1, 0, 0), "outside the pool"),
-        ((0, 1, 8, 0, 1, 1, 0, 0), "out of range"),
+        ((0, 1, len(BLOCK_STATES), 0, 1, 1, 0, 0), "out of range"),
         ((0, 1, -1, 0, 1, 1, 0, 0), "out of range"),
         ((0, 1, 2, -2, 1, 1, 0, 0), "out of range"),
         ((0, 1, 2, 0, -1, 1, 0, 0), "out of range"),

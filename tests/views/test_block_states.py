@@ -44,9 +44,9 @@ def test_sums() -> None:
 
 
 def newer() -> EngineState:
-    """An engine with a state that this version does not know: 8 blocks of 64 are compressed."""
-    names = [*BLOCK_STATES, "compressed"]
-    runs: list[BlockRun] = [(0, 8, 8, -1, 0, 16, 0, 0), (8, 56, 0, -1, 0, 0, 0, 0)]
+    """An engine with a state that this version does not know: 8 blocks of 64 are in it."""
+    names = [*BLOCK_STATES, "of_tomorrow"]
+    runs: list[BlockRun] = [(0, 8, len(BLOCK_STATES), -1, 0, 16, 0, 0), (8, 56, 0, -1, 0, 0, 0, 0)]
     gauges = Gauges(kv_blocks_total=64, kv_blocks_free=56, kv_blocks_cached=0, kv_blocks_active=0, kv_blocks_shared=0)
     return scene(hello(block_states=names), blocks=runs, requests=[], gauges=gauges)
 
@@ -56,11 +56,11 @@ def test_a_state_of_a_newer_engine_is_shown_under_its_own_name_and_not_taken_for
     bar, numbers = capacity_rows(state, 80)
     assert bar.text.count("?") == 10
     assert "KV used 0/64 0%" in numbers.text
-    assert "compressed 8" in numbers.text
+    assert "of_tomorrow 8" in numbers.text
     blockmap = BlockMap(state)
     blockmap.layout(64, 16, 4)
-    assert "? compressed" in legend_rows(blockmap, 80)[0].text
-    assert state_of("compressed").name == "unknown"
+    assert "? of_tomorrow" in legend_rows(blockmap, 80)[0].text
+    assert state_of("of_tomorrow").name == "unknown"
     assert check(state) == []
 
 
