@@ -28,7 +28,8 @@ _EPILOG = f"""\
 With no command, kvtop attaches to the one engine it finds, in every folder where one could have put its sockets.
 {EXIT_CODES}
 environment: KVTOP_SOCKET_DIR (the one socket folder), NO_COLOR, KVTOP_COLOR (truecolor, 256, 16, none, auto),
-  LC_ALL, LC_CTYPE, LANG (without UTF-8 in it the screen keeps to ASCII), KVTOP_DEBUG=1 (tracebacks)
+  KVTOP_THEME (dark, light, auto), LC_ALL, LC_CTYPE, LANG (without UTF-8 in it the screen keeps to ASCII),
+  KVTOP_DEBUG=1 (tracebacks)
 """
 
 
@@ -87,6 +88,16 @@ def _screen_options(parser: argparse.ArgumentParser) -> None:
         default=argparse.SUPPRESS,
         help="characters of ASCII alone, or all (default: ASCII unless the locale has UTF-8)",
     )
+    papers = parser.add_mutually_exclusive_group()
+    for name in ("dark", "light"):
+        papers.add_argument(
+            f"--{name}",
+            dest="paper",
+            action="store_const",
+            const=name,
+            default=argparse.SUPPRESS,
+            help=f"colours for a {name} background (default: as the terminal says, else dark)",
+        )
 
 
 def _add_demo(commands: "argparse._SubParsersAction[_Parser]") -> None:
@@ -173,7 +184,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _screen_options(parser)
     # Options that may stand before or after a verb are SUPPRESSed below, so that the inner parser does not undo the outer.
-    parser.set_defaults(engine=None, json=False, ascii=None)
+    parser.set_defaults(engine=None, json=False, ascii=None, paper=None)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
 
     attach = commands.add_parser(

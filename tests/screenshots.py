@@ -2,7 +2,7 @@
 
 Starts the real engine with the demo's mix and its fixed seed, waits until there is something of everything to see
 (several owners, shared blocks, a queue held back, a preemption), and draws that moment as the screen shows it, at both
-sizes and at each colour depth. Nothing is drawn by hand; what a clock measures differs from run to run.
+sizes, at each colour depth and on dark and light paper. Nothing is drawn by hand; what a clock measures differs from run to run.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from kvtop.sources.control import ControlClient
 from kvtop.sources.socket import SocketSource
 from kvtop.state import EngineState
 from kvtop.term.depth import ColourDepth
+from kvtop.term.paper import Paper
 
 FOLDER = Path(__file__).parent.parent / "screenshots"
 SMALL, LARGE = (80, 24), (200, 50)
@@ -122,36 +123,43 @@ def a_telling_moment(
 
 
 TRUE, SIXTEEN, NONE = ColourDepth.TRUECOLOR, ColourDepth.ANSI16, ColourDepth.NONE
-Picture = tuple[tuple[int, int], ColourDepth, tuple[str, ...]]
+DARK, LIGHT = Paper.DARK, Paper.LIGHT
+Picture = tuple[tuple[int, int], ColourDepth, Paper, tuple[str, ...]]
 DEMO: dict[str, Picture] = {
-    "demo-80x24": (SMALL, TRUE, ()),
-    "demo-200x50": (LARGE, TRUE, ()),
-    "demo-80x24-16-colours": (SMALL, SIXTEEN, ()),
-    "demo-200x50-16-colours": (LARGE, SIXTEEN, ()),
-    "demo-80x24-no-color": (SMALL, NONE, ()),
-    "demo-200x50-no-color": (LARGE, NONE, ()),
-    "owners-200x50": (LARGE, TRUE, ("1", "c")),
-    "block-table-80x24": (SMALL, TRUE, ("2", "enter")),
-    "help-80x24": (SMALL, TRUE, ("question_mark",)),
+    "demo-80x24": (SMALL, TRUE, DARK, ()),
+    "demo-200x50": (LARGE, TRUE, DARK, ()),
+    "demo-80x24-16-colours": (SMALL, SIXTEEN, DARK, ()),
+    "demo-200x50-16-colours": (LARGE, SIXTEEN, DARK, ()),
+    "demo-80x24-no-color": (SMALL, NONE, DARK, ()),
+    "demo-200x50-no-color": (LARGE, NONE, DARK, ()),
+    "demo-80x24-light": (SMALL, TRUE, LIGHT, ()),
+    "demo-200x50-light": (LARGE, TRUE, LIGHT, ()),
+    "demo-80x24-light-16-colours": (SMALL, SIXTEEN, LIGHT, ()),
+    "recency-80x24-light": (SMALL, TRUE, LIGHT, ("1", "c", "c", "l", "l")),
+    "recency-80x24": (SMALL, TRUE, DARK, ("1", "c", "c", "l", "l")),
+    "owners-200x50-light": (LARGE, TRUE, LIGHT, ("1", "c", "2", "j")),
+    "owners-200x50": (LARGE, TRUE, DARK, ("1", "c")),
+    "block-table-80x24": (SMALL, TRUE, DARK, ("2", "enter")),
+    "help-80x24": (SMALL, TRUE, DARK, ("question_mark",)),
 }
 TIERS: dict[str, Picture] = {
-    "tiers-80x24": (SMALL, TRUE, ("5",)),
-    "tiers-80x24-16-colours": (SMALL, SIXTEEN, ("5",)),
-    "tiers-80x24-no-color": (SMALL, NONE, ("5",)),
-    "tiers-200x50": (LARGE, TRUE, ()),
-    "tiers-host-map-200x50": (LARGE, TRUE, ("t",)),
+    "tiers-80x24": (SMALL, TRUE, DARK, ("5",)),
+    "tiers-80x24-16-colours": (SMALL, SIXTEEN, DARK, ("5",)),
+    "tiers-80x24-no-color": (SMALL, NONE, DARK, ("5",)),
+    "tiers-200x50": (LARGE, TRUE, DARK, ()),
+    "tiers-host-map-200x50": (LARGE, TRUE, DARK, ("t",)),
 }
 SHARING: dict[str, Picture] = {
-    "sharing-80x24": (SMALL, TRUE, ("1", "c", "c", "c")),
-    "sharing-200x50": (LARGE, TRUE, ("4", "v")),
+    "sharing-80x24": (SMALL, TRUE, DARK, ("1", "c", "c", "c")),
+    "sharing-200x50": (LARGE, TRUE, DARK, ("4", "v")),
 }
 HYBRID: dict[str, Picture] = {
-    "hybrid-block-table-80x24": (SMALL, TRUE, ("2", "enter")),
-    "hybrid-block-200x50": (LARGE, TRUE, ("1", "l", "l")),
+    "hybrid-block-table-80x24": (SMALL, TRUE, DARK, ("2", "enter")),
+    "hybrid-block-200x50": (LARGE, TRUE, DARK, ("1", "l", "l")),
 }
 SWITCHES: dict[str, Picture] = {
-    "switched-200x50": (LARGE, TRUE, ("4", "v")),
-    "policies-80x24": (SMALL, TRUE, ("P", *["j"] * 7)),
+    "switched-200x50": (LARGE, TRUE, DARK, ("4", "v")),
+    "policies-80x24": (SMALL, TRUE, DARK, ("P", *["j"] * 7)),
 }
 
 
@@ -174,9 +182,9 @@ def main() -> None:
         if only and only not in pictures:
             continue
         state, now = a_telling_moment(model, options, telling, asked)
-        for name, (size, depth, keys) in pictures.items():
+        for name, (size, depth, paper, keys) in pictures.items():
             path = FOLDER / f"{name}.svg"
-            path.write_text(screen_svg(state, size, now, depth=depth, keys=keys))
+            path.write_text(screen_svg(state, size, now, depth=depth, paper=paper, keys=keys))
             print(path)
 
 

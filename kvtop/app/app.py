@@ -16,6 +16,7 @@ from kvtop.sources.base import Source
 from kvtop.term.environment import settle_gc, share_interpreter
 from kvtop.term.front_buffer import FrontBufferApp
 from kvtop.term.keys import bindings
+from kvtop.term.paper import Paper
 from kvtop.views.glyphs import ASCII, UNICODE
 
 STILL_TICKS = 4.0
@@ -100,7 +101,12 @@ class KvtopApp(FrontBufferApp[int]):
 
 
 def run(
-    source: Source, control_path: Path | None = None, *, snapshot_folder: Path | None = None, ascii_only: bool = False
+    source: Source,
+    control_path: Path | None = None,
+    *,
+    snapshot_folder: Path | None = None,
+    ascii_only: bool = False,
+    paper: Paper | None = None,
 ) -> int:
     """Shows ``source`` until the user leaves; the exit code. Raises what ended the screen, if it was a fault."""
     engine = EngineScreen(
@@ -109,7 +115,7 @@ def run(
         glyphs=ASCII if ascii_only else UNICODE,
         snapshot_folder=snapshot_folder,
     )
-    app = KvtopApp([engine], ascii_only=ascii_only)
+    app = KvtopApp([engine], ascii_only=ascii_only, paper=paper)
     share_interpreter()
     result = app.run()
     if app.failure is not None:

@@ -10,6 +10,7 @@ from kvtop.app.feed import Feed
 from kvtop.sources.base import Item
 from kvtop.state import EngineState
 from kvtop.term.depth import ColourDepth
+from kvtop.term.paper import Paper
 
 
 class _StandStill:
@@ -39,6 +40,7 @@ def screen_svg(
     now: float,
     *,
     depth: ColourDepth = ColourDepth.TRUECOLOR,
+    paper: Paper = Paper.DARK,
     keys: Sequence[str] = (),
 ) -> str:
     """The screen as it shows ``state``, as SVG.
@@ -46,16 +48,18 @@ def screen_svg(
     ``size``: columns and rows; ``now``: the viewer's monotonic clock; ``keys``: pressed first, to show a dialog or
     another colour mode.
     """
-    return asyncio.run(_draw(state, size, now, depth, keys))
+    return asyncio.run(_draw(state, size, now, depth, paper, keys))
 
 
-async def _draw(state: EngineState, size: tuple[int, int], now: float, depth: ColourDepth, keys: Sequence[str]) -> str:
+async def _draw(
+    state: EngineState, size: tuple[int, int], now: float, depth: ColourDepth, paper: Paper, keys: Sequence[str]
+) -> str:
     engine = EngineScreen(Feed(_StandStill(), state), Commander(None), now=lambda: now)
-    app = KvtopApp([engine], depth=depth, ticking=False)
+    app = KvtopApp([engine], depth=depth, paper=paper, ticking=False)
     async with app.run_test(size=size) as pilot:
         app.tick()
         await pilot.pause()
         for key in keys:
             await pilot.press(key)
             await pilot.pause()
-        return app.export_screenshot(title="kvtop")
+        return app.picture("kvtop")()

@@ -3,7 +3,7 @@
 import argparse
 
 from kvtop.commands.target import control_of, find_engine
-from kvtop.commands.tty import ascii_only, current_folder, require_screen, restored, signals_raise
+from kvtop.commands.tty import ascii_only, current_folder, paper, require_screen, restored, signals_raise
 from kvtop.term.environment import prepare_environment
 
 
@@ -18,5 +18,9 @@ def run(options: argparse.Namespace) -> int:
     source = SocketSource(found.path)
     with signals_raise(), restored():
         return show(
-            source, control_of(found.path), snapshot_folder=current_folder(), ascii_only=ascii_only(options.ascii)
+            source,
+            control_of(found.path),
+            snapshot_folder=current_folder(),
+            ascii_only=ascii_only(options.ascii),
+            paper=paper(options.paper),
         )

@@ -11,7 +11,7 @@ from kvtop.commands.child import EngineChild, Ready, require_engine, signal_name
 from kvtop.commands.progress import ProgressLine
 from kvtop.commands.table import number
 from kvtop.commands.target import place_fault
-from kvtop.commands.tty import ascii_only, current_folder, require_screen, restored, signals_raise
+from kvtop.commands.tty import ascii_only, current_folder, paper, require_screen, restored, signals_raise
 from kvtop.errors import UserError, one_line
 from kvtop.protocol.places import PlaceError, socket_folder, valid_name
 from kvtop.sources.discover import search
@@ -128,6 +128,7 @@ def _watch_screen(child: EngineChild, ready: Ready, options: argparse.Namespace)
             ready.control,
             snapshot_folder=current_folder(),
             ascii_only=ascii_only(options.ascii),
+            paper=paper(options.paper),
         )
     if (code := child.exit_code) is not None:
         how = f"was ended by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"

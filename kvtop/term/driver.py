@@ -17,6 +17,7 @@ from textual._parser import ParseError
 from textual.drivers.linux_driver import LinuxDriver
 
 from kvtop.term.outlet import Outlet
+from kvtop.term.paper import ASK
 from kvtop.term.paste import KeyParser
 
 STDERR: Final = 2
@@ -67,7 +68,7 @@ class TerminalDriver(LinuxDriver):
 
     def run_input_thread(self) -> None:
         """Reads keys until told to stop, or until the terminal is gone."""
-        parser = KeyParser(self._debug)
+        parser = KeyParser(self._debug, asked=getattr(self._app, "asks_paper", False))
         decode = getincrementaldecoder("utf-8")("ignore").decode
         poll = select.poll()
         poll.register(self.fileno, select.POLLIN)
@@ -131,6 +132,8 @@ class TerminalDriver(LinuxDriver):
     def start_application_mode(self) -> None:
         self._wait_for_foreground()
         super().start_application_mode()  # type: ignore[no-untyped-call]
+        if getattr(self._app, "asks_paper", False):
+            self.write(ASK)
 
     def _wait_for_foreground(self) -> None:
         """Stops here as a background job, as any program does that changes its terminal, until ``fg``."""

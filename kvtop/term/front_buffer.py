@@ -18,6 +18,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from rich.console import Console, RenderableType
 from rich.control import Control
+from rich.terminal_theme import TerminalTheme
 from textual import events
 from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.app import App
@@ -30,12 +31,15 @@ from textual.widget import Widget
 from kvtop.term import selftest
 from kvtop.term.absorb import absorb
 from kvtop.term.cell_buffer import CellBuffer
+from kvtop.term.contrast import SIXTEEN
 from kvtop.term.depth import ColourDepth, detect
 from kvtop.term.driver import TerminalDriver
 from kvtop.term.frame_clock import FrameClock
 from kvtop.term.governor import BACKLOG_LIMIT, Governor
 from kvtop.term.look_table import LookTable, TableFull
 from kvtop.term.palette import Palette
+from kvtop.term.paper import Paper, asked, told
+from kvtop.term.paste import PaperTold
 from kvtop.term.without_colour import WithoutColour
 
 SYNC_START: Final = "\x1b[?2026h"
@@ -64,21 +68,34 @@ class FrontBufferApp(App[Result], Generic[Result]):
 
     Args:
         depth: Colours of the terminal; None asks the environment (see `kvtop.term.depth.detect`, and its ValueError).
+        paper: The terminal's; None asks the environment (see `kvtop.term.paper`, and its ValueError), then the terminal.
         ascii_only: Nothing beyond ASCII is sent; what Textual draws is sent as the nearest.
         kwargs: As for `textual.app.App`.
 
     Attributes:
         depth: Colours of the terminal.
-        palette: How roles look; for panels.
+        palette: How roles look; for panels. Another one when the terminal tells what paper it has.
+        asks_paper: Whether the terminal is asked for it.
         governor: The frame rate and the reason for it.
         faults: How often painting fell back to Textual's own.
         stock_reason: Why Textual's own painting is used throughout; empty when it is not.
     """
 
-    def __init__(self, *, depth: ColourDepth | None = None, ascii_only: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        depth: ColourDepth | None = None,
+        paper: Paper | None = None,
+        ascii_only: bool = False,
+        **kwargs: Any,
+    ) -> None:
         self.ascii_only = ascii_only
         self.depth = detect(os.environ, sys.stdout.isatty()) if depth is None else depth
-        self.palette = Palette(self.depth)
+        chosen = asked(os.environ) if paper is None else paper
+        self.palette = Palette(self.depth, told(os.environ) if chosen is None else chosen)
+        # A Linux console of old writes the question on the screen.
+        console = os.environ.get("TERM", "").startswith(("linux", "vt"))
+        self.asks_paper = chosen is None and self.depth is not ColourDepth.NONE and not console
         self.governor = Governor()
         self.faults = 0
         self.stock_reason = ""
@@ -97,7 +114,7 @@ class FrontBufferApp(App[Result], Generic[Result]):
         kwargs.setdefault("driver_class", TerminalDriver)
         super().__init__(ansi_color=True, **kwargs)
         self.stock_reason = selftest.problem_of(self)
-        self.theme = "ansi-dark"
+        self.theme = _theme(self.palette.paper)
         self.no_color = self.depth is ColourDepth.NONE
         self.console = _console(self.console, self.depth)
 
@@ -187,6 +204,7 @@ class FrontBufferApp(App[Result], Generic[Result]):
     def picture(self, title: str) -> Callable[[], str]:
         """The screen as it is now. What is returned makes an SVG of it, in any thread: that takes longer than a frame."""
         width, height = self.size
+        theme = _picture_theme(self.palette.paper)
         update = self.screen._compositor.render_update(full=True, screen_stack=self._background_screens)
         # Asking for all of it has told Textual that nothing is left to paint.
         self.screen.refresh()
@@ -203,7 +221,7 @@ class FrontBufferApp(App[Result], Generic[Result]):
                 safe_box=False,
             )
             console.print(update)
-            return console.export_svg(title=title)
+            return console.export_svg(title=title, theme=theme)
 
         return svg
 
@@ -252,6 +270,13 @@ class FrontBufferApp(App[Result], Generic[Result]):
     def on_app_focus(self, event: events.AppFocus) -> None:
         if self._clock is not None:
             self._clock.limit("blurred", None)
+
+    def on_paper_told(self, message: PaperTold) -> None:
+        if message.paper is not self.palette.paper:
+            self.palette = Palette(self.depth, message.paper)
+            self.theme = _theme(message.paper)
+            for screen in self.screen_stack:
+                screen.refresh(layout=True)
 
     async def on_unmount(self) -> None:
         if self._clock is not None:
@@ -379,6 +404,18 @@ def _uncovered(widget: Widget, visible: Mapping[Widget, tuple[Region, Region]]) 
     around = {widget, *widget.ancestors}
     covered = any(other.overlaps(region) for above, (other, _) in visible.items() if above not in around)
     return None if covered or not clip.contains_region(region) else region
+
+
+def _theme(paper: Paper) -> str:
+    """Textual's own colours for what it draws."""
+    return f"ansi-{paper.value}"
+
+
+def _picture_theme(paper: Paper) -> TerminalTheme:
+    """The sixteen colours as xterm has them, on black or white."""
+    sixteen = [(colour >> 16, colour >> 8 & 0xFF, colour & 0xFF) for colour in SIXTEEN[-1]]
+    ground, ink = ((18,) * 3, (208,) * 3) if paper is Paper.DARK else ((255,) * 3, (0,) * 3)
+    return TerminalTheme(ground, ink, sixteen[:8], sixteen[8:])
 
 
 def _console(like: Console, depth: ColourDepth) -> Console:

@@ -26,8 +26,10 @@ class BlockState:
         meaning: For the help.
         glyph: One cell; every state has another shape, so that colour is never the only signal.
         ascii: The same for terminals with nothing but ASCII.
-        colour: Of 256.
-        basic: SGR parameter where there are sixteen.
+        colour: Of 256, on dark paper.
+        colour_light: The same on light paper.
+        basic: SGR parameters where there are sixteen, on dark paper.
+        basic_light: The same on light paper.
         attrs: SGR parameters where there are none.
         counts_as: See `Sum`.
         bar: Place in a bar, from the left; what is to be had stands last.
@@ -43,7 +45,9 @@ class BlockState:
     glyph: str
     ascii: str
     colour: int
-    basic: int
+    colour_light: int
+    basic: str
+    basic_light: str
     attrs: tuple[str, ...]
     counts_as: Sum
     bar: int
@@ -60,9 +64,11 @@ STATES: tuple[BlockState, ...] = (
         meaning="no owner, no content",
         glyph="·",
         ascii=".",
-        colour=240,
-        basic=90,
-        attrs=("2",),
+        colour=245,
+        colour_light=242,
+        basic="37",
+        basic_light="30",
+        attrs=(),
         counts_as="free",
         bar=99,
         priority=16,
@@ -73,9 +79,11 @@ STATES: tuple[BlockState, ...] = (
         meaning="no owner, content still valid: a prefix may hit it, a need may evict it",
         glyph="░",
         ascii="c",
-        colour=67,
-        basic=34,
-        attrs=("2",),
+        colour=68,
+        colour_light=61,
+        basic="36",
+        basic_light="94",
+        attrs=(),
         counts_as="cached",
         bar=98,
         priority=14,
@@ -88,7 +96,9 @@ STATES: tuple[BlockState, ...] = (
         glyph="█",
         ascii="#",
         colour=71,
-        basic=32,
+        colour_light=22,
+        basic="32",
+        basic_light="34",
         attrs=(),
         counts_as="used",
         bar=1,
@@ -100,7 +110,9 @@ STATES: tuple[BlockState, ...] = (
         glyph="▓",
         ascii="S",
         colour=176,
-        basic=35,
+        colour_light=127,
+        basic="95",
+        basic_light="35",
         attrs=("1",),
         counts_as="used",
         bar=2,
@@ -114,7 +126,9 @@ STATES: tuple[BlockState, ...] = (
         glyph="»",
         ascii=">",
         colour=214,
-        basic=93,
+        colour_light=94,
+        basic="97",
+        basic_light="3;31",
         attrs=("1",),
         counts_as="held",
         bar=4,
@@ -127,7 +141,9 @@ STATES: tuple[BlockState, ...] = (
         glyph="⇄",
         ascii="%",
         colour=39,
-        basic=94,
+        colour_light=25,
+        basic="96",
+        basic_light="3;34",
         attrs=("1",),
         counts_as="held",
         bar=5,
@@ -141,7 +157,9 @@ STATES: tuple[BlockState, ...] = (
         glyph="◆",
         ascii="P",
         colour=203,
-        basic=31,
+        colour_light=160,
+        basic="91",
+        basic_light="31",
         attrs=("4",),
         counts_as="held",
         bar=3,
@@ -153,8 +171,10 @@ STATES: tuple[BlockState, ...] = (
         glyph="◇",
         ascii="~",
         colour=143,
-        basic=33,
-        attrs=("2",),
+        colour_light=58,
+        basic="93",
+        basic_light="3;35",
+        attrs=(),
         counts_as="promised",
         bar=6,
         priority=15,
@@ -170,9 +190,11 @@ UNKNOWN = BlockState(
     meaning="a state this version does not know: shown by its own name, not counted as used",
     glyph="?",
     ascii="?",
-    colour=243,
-    basic=90,
-    attrs=("2",),
+    colour=246,
+    colour_light=242,
+    basic="37",
+    basic_light="30",
+    attrs=(),
     counts_as="held",
     bar=6,
 )

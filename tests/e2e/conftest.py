@@ -19,7 +19,8 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture
 def environment(place: Path) -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if k not in ("TMUX", "TMUX_PANE", "NO_COLOR", "COLORTERM")}
+    ours = ("TMUX", "TMUX_PANE", "NO_COLOR", "COLORTERM", "COLORFGBG", "KVTOP_THEME")
+    kept = {k: v for k, v in os.environ.items() if k not in ours}
     return kept | {"KVTOP_SOCKET_DIR": str(place), "TERM": "xterm-256color", "OMP_NUM_THREADS": "1"}
 
 

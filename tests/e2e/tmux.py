@@ -87,6 +87,14 @@ class Tmux:
     def screen(self) -> str:
         return self._tmux("capture-pane", "-p")
 
+    def coloured(self) -> str:
+        """The screen with its SGR sequences."""
+        return self._tmux("capture-pane", "-p", "-e")
+
+    def paint(self, colour: str) -> None:
+        """Gives the pane a background, which tmux names to who asks for it."""
+        self._tmux("set-option", "-g", "window-style", f"bg={colour}")
+
     def ask(self, variable: str) -> str:
         """A tmux format variable of the pane, such as ``alternate_on`` or ``pane_pid``."""
         return self._tmux("display-message", "-p", "#{" + variable + "}").strip()

@@ -11,8 +11,11 @@ import pytest
 from kvtop.term import front_buffer, selftest
 from kvtop.term.cell_buffer import CellBuffer
 from kvtop.term.depth import ColourDepth
+from kvtop.term.palette import Palette
+from kvtop.term.paper import Paper
+from kvtop.term.paste import PaperTold
 from kvtop.views.block_states import role_of
-from kvtop.views.rows import Row
+from kvtop.views.rows import Role, Row
 from tests.term.demo_app import DemoApp, Dialog
 from tests.term.driver import CountingDriver, StallingDriver, driver_of
 from tests.term.screen_of import terminal, visible
@@ -49,6 +52,32 @@ def test_another_textual_means_its_own_painting(monkeypatch: pytest.MonkeyPatch)
             app.redraw()
 
     asyncio.run(main())
+
+
+def test_ink_follows_the_paper_that_the_terminal_tells() -> None:
+    async def main() -> None:
+        app = DemoApp(driver_class=CountingDriver, depth=ColourDepth.INDEXED)
+        async with app.run_test(headless=False, size=SIZE) as pilot:
+            app.panel("list").show([Row("drawn before", bytes((Role.TITLE,)) * 12)])
+            await until(lambda: "drawn before" in "".join(driver_of(app).written), "a first paint")
+            driver_of(app).take()
+            app.post_message(PaperTold(Paper.LIGHT))
+            await pilot.pause()
+            light = Palette(ColourDepth.INDEXED, Paper.LIGHT).sgr(Role.TITLE)
+            await until(lambda: f"{light}mdrawn before" in "".join(driver_of(app).written), "the same in other ink")
+            assert app.theme == "ansi-light"
+
+    asyncio.run(main())
+
+
+def test_a_terminal_is_asked_unless_the_user_has_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for theme, asks, paper in (("", True, Paper.DARK), ("light", False, Paper.LIGHT), ("dark", False, Paper.DARK)):
+        monkeypatch.setenv("KVTOP_THEME", theme)
+        app = DemoApp(driver_class=CountingDriver, depth=ColourDepth.INDEXED)
+        assert (app.asks_paper, app.palette.paper) == (asks, paper)
+    monkeypatch.setenv("KVTOP_THEME", "auto")
+    monkeypatch.setenv("COLORFGBG", "0;15")
+    assert DemoApp(driver_class=CountingDriver, depth=ColourDepth.INDEXED).palette.paper is Paper.LIGHT
 
 
 def test_a_fault_while_painting_shows_the_screen_the_old_way(monkeypatch: pytest.MonkeyPatch) -> None:
