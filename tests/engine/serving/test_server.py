@@ -1,36 +1,25 @@
 """The serving loop on real sockets, without a model: commands take effect between two iterations and are on record."""
 
-import itertools
 import json
 import os
 import socket
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from engine.core import Engine
-from engine.memory.groups import KVGroups
 from engine.requests.request import SamplingParams
 from engine.requests.retention import Retention
-from engine.serving.describe import hello
-from engine.serving.server import Server
-from engine.serving.telemetry import Telemetry
 from engine.workload.arrivals import Arrival
 from kvtop.protocol import (
     Abort,
     AnyCommand,
     Compact,
-    Event,
     IterationFrame,
     Keyframe,
-    ModelFacts,
     Pause,
     Pin,
     Preempt,
-    Reply,
     RequestKeyframe,
     ResetPrefixCache,
     Resume,
@@ -38,92 +27,21 @@ from kvtop.protocol import (
     Unpin,
     encode,
 )
-from kvtop.publish import Publisher
-from kvtop.sources.control import ControlClient
 from kvtop.state import EngineState
 from kvtop.state.ledger import check as check_ledger
-from tests.engine.fake_model import FakeRunner, make_engine
+from tests.engine.running import RunningEngine
 from tests.publish.kit import Peer
 
 
-class SlowRunner(FakeRunner):
-    """Takes 2 ms a batch, so that tests can look at a running engine."""
-
-    def run(self, items, copies=()):  # type: ignore[no-untyped-def]
-        time.sleep(0.002)
-        return super().run(items, copies)
-
-
-def _arrivals() -> Iterator[Arrival]:
-    for i in itertools.count():
-        yield Arrival(0.0, "T", [i * 7 % 997, *range(20)], 40, 0)
-
-
-class Running:
-    """A served engine and its controller."""
-
-    def __init__(self, folder: Path) -> None:
-        self.engine: Engine
-        self.engine, _ = make_engine(blocks=40, block_size=4, max_running=8, token_budget=64)
-        self.engine.clock = time.monotonic
-        self.engine.runner = SlowRunner()
-        self.telemetry = Telemetry(self.engine, bytes_per_token=8, attention_mode="none")
-        self.publisher = Publisher(
-            hello(
-                "t",
-                model=ModelFacts(name="fake"),
-                blocks=40,
-                block_size=4,
-                cache_dtype="float32",
-                bytes_per_token=8,
-                groups=KVGroups.of((), 1),
-                device="none",
-                attention="none",
-                max_model_len=160,
-                workload=None,
-                notice=None,
-                threads=None,
-                seed=0,
-                ledger_every=64,
-                exposes_text=False,
-            ),
-            folder,
-        )
-        self.server = Server(
-            self.engine, self.telemetry, self.publisher, arrivals=_arrivals(), queue_limit=6, ledger_every=5
-        )
-        self.publisher.start()
-        self.thread = threading.Thread(target=self.server.run, args=(60.0,))
-        self.thread.start()
-        self.client = ControlClient(self.publisher.places[1])
-
-    def ask(self, command: AnyCommand) -> Reply:
-        return self.client.send(command, 20.0)
-
-    def events(self, kind: str) -> list[Event]:
-        return [e for e in self.telemetry.log.recent() if e.kind == kind]
-
-    def until(self, condition, seconds: float = 20.0) -> None:  # type: ignore[no-untyped-def]
-        end = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < end, "waited in vain"
-            time.sleep(0.005)
-
-    def close(self) -> None:
-        self.server.stop()
-        self.thread.join(10)
-        self.publisher.stop()
-
-
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
-    it = Running(tmp_path / "s")
+def running(tmp_path: Path) -> Iterator[RunningEngine]:
+    it = RunningEngine(tmp_path / "s")
     it.until(lambda: it.engine.iteration > 5)
     yield it
     it.close()
 
 
-def test_a_capacity_switch_holds_from_the_named_iteration_and_is_on_record(running: Running) -> None:
+def test_a_capacity_switch_holds_from_the_named_iteration_and_is_on_record(running: RunningEngine) -> None:
     running.until(lambda: running.engine.scheduler.totals.preemptions > 0)
     reply = running.ask(SetPolicy(id="1", changes={"capacity": "guaranteed_no_evict"}, transition="preempt"))
     assert reply.ok, reply.message
@@ -138,7 +56,7 @@ def test_a_capacity_switch_holds_from_the_named_iteration_and_is_on_record(runni
     assert late == [], "under guaranteed_no_evict nobody is preempted"
 
 
-def test_a_dry_run_says_what_would_happen_and_changes_nothing(running: Running) -> None:
+def test_a_dry_run_says_what_would_happen_and_changes_nothing(running: RunningEngine) -> None:
     before = running.engine.scheduler.policies
     reply = running.ask(SetPolicy(id="1", changes={"capacity": "static_batch"}, dry_run=True))
     assert reply.ok
@@ -147,7 +65,7 @@ def test_a_dry_run_says_what_would_happen_and_changes_nothing(running: Running) 
     assert running.events("policy") == []
 
 
-def test_nonsense_is_refused_in_a_sentence_that_names_axis_and_choices(running: Running) -> None:
+def test_nonsense_is_refused_in_a_sentence_that_names_axis_and_choices(running: RunningEngine) -> None:
     reply = running.ask(SetPolicy(id="1", changes={"capacity": "magic"}))
     assert not reply.ok
     for word in ("capacity", "magic", "max_utilization", "static_batch"):
@@ -158,7 +76,7 @@ def test_nonsense_is_refused_in_a_sentence_that_names_axis_and_choices(running: 
     assert "refused" in (running.events("command")[-1].detail or "")
 
 
-def test_pause_stops_iterations_and_resume_goes_on(running: Running) -> None:
+def test_pause_stops_iterations_and_resume_goes_on(running: RunningEngine) -> None:
     assert running.ask(Pause(id="1")).ok
     stopped = running.engine.iteration
     running.ask(RequestKeyframe())
@@ -170,7 +88,7 @@ def test_pause_stops_iterations_and_resume_goes_on(running: Running) -> None:
     assert [e.kind for e in running.telemetry.log.recent() if e.kind in ("pause", "resume")] == ["pause", "resume"]
 
 
-def test_abort_and_preempt_reach_the_named_request(running: Running) -> None:
+def test_abort_and_preempt_reach_the_named_request(running: RunningEngine) -> None:
     victim = running.engine.scheduler.running[-1]
     reply = running.ask(Preempt(id="1", request=victim.id))
     if reply.ok:
@@ -185,7 +103,7 @@ def test_abort_and_preempt_reach_the_named_request(running: Running) -> None:
     assert "nobody" in reply.message
 
 
-def test_a_command_for_a_run_that_is_over_reaches_nobody_and_is_on_record(running: Running) -> None:
+def test_a_command_for_a_run_that_is_over_reaches_nobody_and_is_on_record(running: RunningEngine) -> None:
     running.until(lambda: running.engine.scheduler.running)
     running.ask(Pause(id="0"))
     scheduler, run = running.engine.scheduler, running.publisher.hello.engine.run
@@ -230,7 +148,7 @@ def _say(place: Path, line: bytes) -> dict[str, object]:
                 return said
 
 
-def test_a_request_is_pinned_and_unpinned_by_its_number_or_its_id(running: Running) -> None:
+def test_a_request_is_pinned_and_unpinned_by_its_number_or_its_id(running: RunningEngine) -> None:
     running.until(lambda: running.engine.scheduler.totals.finished > 3)
     running.ask(Pause(id="0"))
     finished = running.events("finish")[-1]
@@ -249,7 +167,7 @@ def test_a_request_is_pinned_and_unpinned_by_its_number_or_its_id(running: Runni
     assert reply.message == "nobody is not pinned"
 
 
-def test_blocks_are_moved_together_on_command(running: Running) -> None:
+def test_blocks_are_moved_together_on_command(running: RunningEngine) -> None:
     running.until(lambda: running.engine.scheduler.totals.finished > 3)
     total = running.engine.scheduler.pool.total
     reply = running.ask(Compact(id="1", first=0, end=total // 2))
@@ -263,7 +181,7 @@ def test_blocks_are_moved_together_on_command(running: Running) -> None:
     assert running.ask(Compact(id="3")).ok
 
 
-def test_the_prefix_cache_can_be_emptied(running: Running) -> None:
+def test_the_prefix_cache_can_be_emptied(running: RunningEngine) -> None:
     running.until(
         lambda: running.engine.scheduler.pool.cached_blocks > 0 or running.engine.scheduler.totals.finished > 3
     )
@@ -273,17 +191,17 @@ def test_the_prefix_cache_can_be_emptied(running: Running) -> None:
     assert running.events("prefix_reset")
 
 
-def test_the_ledger_is_checked_while_serving(running: Running) -> None:
+def test_the_ledger_is_checked_while_serving(running: RunningEngine) -> None:
     running.until(lambda: running.telemetry.ledger_checks > 2)
     assert running.telemetry.ledger_violations == 0
 
 
-def test_a_full_queue_holds_arrivals_back(running: Running) -> None:
+def test_a_full_queue_holds_arrivals_back(running: RunningEngine) -> None:
     running.until(lambda: running.engine.iteration > 30)
     assert len(running.engine.scheduler.waiting) <= 6 + 8
 
 
-def test_what_an_arrival_asks_for_reaches_its_request(running: Running) -> None:
+def test_what_an_arrival_asks_for_reaches_its_request(running: RunningEngine) -> None:
     kept, drawn = (Retention(0, 4, 80, 9.0),), SamplingParams(temperature=0.5, seed=3)
     running.server.stop()
     running.thread.join(10)
@@ -303,7 +221,9 @@ def test_what_an_arrival_asks_for_reaches_its_request(running: Running) -> None:
     assert first.beam.width == first.siblings == 4
 
 
-def test_frames_are_made_only_while_somebody_watches_and_who_comes_again_sees_what_is_true(running: Running) -> None:
+def test_frames_are_made_only_while_somebody_watches_and_who_comes_again_sees_what_is_true(
+    running: RunningEngine,
+) -> None:
     for _ in range(3):
         before = running.engine.iteration
         running.until(lambda at=before: running.engine.iteration > at + 30)  # type: ignore[misc]
