@@ -1,0 +1,74 @@
+"""What the written pages name is there: files, folders, make targets, policies."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from engine.policies.policy_set import AXES
+
+ROOT = Path(__file__).parent.parent
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "docs/architecture.md",
+    "docs/engine.md",
+    "docs/terminals.md",
+    "docs/snapshot.md",
+)
+FOLDERS = ("engine", "kvtop", "panels", "tests", "docs", "screenshots")
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text()
+
+
+def there(name: str) -> bool:
+    """A page may leave out the folders that it speaks of: any file or folder of the project ends with its name."""
+    return (ROOT / name).exists() or any(
+        f"/{path.relative_to(ROOT)}".endswith("/" + name.rstrip("/"))
+        for top in FOLDERS
+        for path in (ROOT / top).rglob("*")
+    )
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_files_and_modules_that_a_page_names_are_there(page: str) -> None:
+    text = text_of(page)
+    named = set(re.findall(r"`((?:\w+/)+[\w-]*(?:\.\w+)?|\w+\.py)`", text)) | set(re.findall(r"\]\(([\w./-]+)\)", text))
+    named |= {
+        name.replace(".", "/") + ".py" for name in re.findall(r"python -m ((?:tests|kvtop|engine)\.[\w.]+)", text)
+    }
+    named = {name for name in named if "NAME" not in name}
+    assert not {name for name in named if not there(name)}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_targets_that_a_page_tells_to_make_are_in_the_makefile(page: str) -> None:
+    targets = set(re.findall(r"^(\w+):", text_of("Makefile"), re.MULTILINE))
+    assert set(re.findall(r"(?:^|`)make (\w+)", text_of(page), re.MULTILINE)) <= targets
+
+
+def test_every_policy_and_every_choice_is_in_the_table_of_the_engine_page() -> None:
+    rows = re.findall(
+        r"^\| (?:`(\w+)`)? ?\| ([^|]+) \|", text_of("docs/engine.md").split("| axis | choices")[1], re.MULTILINE
+    )
+    told: dict[str, set[str]] = {}
+    axis = ""
+    for name, choices in rows:
+        axis = name or axis
+        if axis in AXES:
+            told.setdefault(axis, set()).update(re.findall(r"`(\w+)`", choices))
+    assert {name: told.get(name) for name in AXES if AXES[name].kind == "choice"} == {
+        name: set(axis.choices) for name, axis in AXES.items() if axis.kind == "choice"
+    }
+    assert set(told) == set(AXES)
+
+
+def test_every_recipe_names_what_it_touches() -> None:
+    recipes = re.split(r"^### ", text_of("CONTRIBUTING.md").split("## Recipes")[1], flags=re.MULTILINE)[1:]
+    assert [recipe.splitlines()[0] for recipe in recipes] == [
+        "A policy axis", "A panel", "A source", "A command", "A number", "A model family", "A block state", "An event kind",
+    ]  # fmt: skip
+    for recipe in recipes:
+        assert re.search(r"`\w+/[\w/]+\.py`", recipe)
