@@ -114,9 +114,9 @@ def pin_violations(pins: Pins, pool: BlockPool) -> list[str]:
     counted_anew = np.zeros(pool.total, np.int64)
     for pin in pins.by_name.values():
         counted_anew[pin.blocks] += 1
-        for block, hash_ in zip(pin.blocks, pin.hashes, strict=True):
-            if pool.hash_of(block) != hash_:
-                found.append(f"block {block} is pinned for {pin.name}, but its content there is gone")
+        gone = pool.hash[pin.blocks] != np.array(pin.hashes, dtype=np.uint64)
+        for block in np.array(pin.blocks)[gone].tolist():
+            found.append(f"block {block} is pinned for {pin.name}, but its content there is gone")
     for block in np.flatnonzero(pool.pins != counted_anew).tolist():
         found.append(f"block {block} counts {pool.pins[block]} pins, but {counted_anew[block]} hold it")
     if pool.pinned_total != (total := int(np.count_nonzero(counted_anew))):

@@ -20,7 +20,7 @@ from engine.requests.request import Request, RequestState
 from engine.scheduling.books import beams, promise, table_contents, table_shape
 from engine.scheduling.ledger import violations
 from engine.scheduling.roster import Roster
-from engine.tiers.ledger import tier_violations
+from engine.tiers.ledger import tier_pieces
 from kvtop.protocol import BLOCK_STATES
 
 PIECE = 2_048
@@ -39,8 +39,6 @@ class Audit:
         self._roster = roster
         self._pins = pins
         self._pieces: Iterator[list[str]] | None = None
-        self._seconds = 0.0
-        self._found: list[str] = []
 
     @property
     def under_way(self) -> bool:
@@ -89,7 +87,8 @@ class Audit:
             yield self._blocks(first, min(first + PIECE, roster.pool.total))
         yield from self._sums()
         yield pin_violations(self._pins, roster.pool) if roster.pool.pinned_total or len(self._pins) else []
-        yield [] if roster.tiers is None else tier_violations(roster.tiers, roster.requests)
+        if roster.tiers is not None:
+            yield from tier_pieces(roster.tiers, roster.requests)
 
     def _lists(self) -> list[str]:
         roster = self._roster
@@ -182,9 +181,11 @@ class Audit:
             in_use = (pool.refs > 0) & (pool.group == group)
             yield _differ(f"tokens in use of group {group}", int(np.dot(pool.fill, in_use)), counted)
         promised = sum(request.reserved_blocks for request in roster.running)
-        yield _differ("promised blocks", promised, roster.promised.blocks)
+        # In one piece: until the next, promises may have been kept, and both numbers be less.
+        found = _differ("promised blocks", promised, roster.promised.blocks)
         if promised > pool.available:
-            yield [f"{promised} blocks are promised to running requests, only {pool.available} are available"]
+            found.append(f"{promised} blocks are promised to running requests, only {pool.available} are available")
+        yield found
 
 
 def _differ(what: str, counted: int, told: int) -> list[str]:

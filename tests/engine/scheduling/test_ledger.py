@@ -229,6 +229,23 @@ def test_a_round_goes_on_while_requests_come_and_go(drive: Drive, monkeypatch: p
     assert rounds > 0
 
 
+@pytest.mark.parametrize("before", range(4))
+def test_promises_that_are_kept_between_two_pieces_are_no_false_alarm(before: int) -> None:
+    """All that is available is promised, and every fourth token takes a block, so that both become less."""
+    drive = Drive(blocks=16, capacity="guaranteed_no_evict")
+    drive.add(1, prompt=[1], max_tokens=64)
+    for _ in range(1 + before):
+        drive.step()
+    rounds = 0
+    while drive.running:
+        assert drive.scheduler.reserved_blocks == drive.pool.available
+        found = drive.scheduler.audit.work(0.0)
+        assert not found
+        rounds += found is not None
+        drive.step()
+    assert rounds > 0
+
+
 def test_a_long_list_is_cut_and_counted() -> None:
     drive = Drive(blocks=100)
     drive.pool.fill[:] = 1
