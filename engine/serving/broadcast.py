@@ -27,7 +27,6 @@ class Broadcast:
     def __init__(self, telemetry: Telemetry, publisher: Publisher) -> None:
         self._telemetry = telemetry
         self._publisher = publisher
-        self._gathering = False
         self._encoder: threading.Thread | None = None
         self._not_before = 0.0
 
@@ -39,29 +38,29 @@ class Broadcast:
         """What this turn did, and some of a keyframe that somebody waits for. Whether more of that is left to be done."""
         telemetry, publisher = self._telemetry, self._publisher
         news = step is not None or telemetry.has_news
-        if not publisher.watched:
-            self._gathering = False
-        if not publisher.watched or telemetry.passed_over:
+        # One look: viewers come and go on another thread, also in the middle of this.
+        watched = publisher.watched
+        if not watched:
+            telemetry.drop_keyframe()
+        if not watched or telemetry.passed_over:
             if news:
                 events = telemetry.pass_over(step)
                 publisher.pass_over(telemetry.seq, events)
         elif news:
             publisher.publish(telemetry.frame(step))
-        if not publisher.watched:
+        if not watched:
             return False
-        if not self._gathering and not self._is_encoding and self._is_wanted():
+        if not telemetry.gathers and not self._is_encoding and self._is_wanted():
             # Who was told nothing for a while is told by it, and from then on by frames again.
             telemetry.begin_keyframe()
-            self._gathering = True
-        if self._gathering:
+        if telemetry.gathers:
             snapshot = telemetry.work_on_keyframe(GATHER_S if step is not None else GATHER_IDLE_S)
             if snapshot is not None:
-                self._gathering = False
                 self._encoder = threading.Thread(
                     target=self._encode, args=(snapshot,), name="kvtop-keyframe", daemon=True
                 )
                 self._encoder.start()
-        return self._gathering
+        return telemetry.gathers
 
     def close(self) -> None:
         """Waits for a keyframe that is being encoded; before the publisher stops."""

@@ -172,7 +172,7 @@ class Telemetry:
         self._ledger_ms = 0.0
         self._seq += 1
         self.passed_over = True
-        self._building = self._engine.scheduler.pool.changes.copy = None
+        self.drop_keyframe()
         if step is None:
             # It may have been the news; while the engine runs, nobody asks for news.
             self._sent_status = self._status()
@@ -185,6 +185,11 @@ class Telemetry:
     def seq(self) -> int:
         """Number of the latest frame, made or passed over."""
         return self._seq
+
+    @property
+    def gathers(self) -> bool:
+        """A keyframe has been begun and is not complete."""
+        return self._building is not None
 
     def begin_keyframe(self) -> None:
         """A keyframe is gathered from now on, by `work_on_keyframe`; after the turn's `frame`, or its `pass_over`."""
@@ -201,9 +206,15 @@ class Telemetry:
         `frame`, or where nothing has changed since."""
         if self._building is None or not self._building.work(seconds):
             return None
-        building, self._building = self._building, None
-        self._engine.scheduler.pool.changes.copy = None
-        return building.snapshot(self._head())
+        snapshot = self._building.snapshot(self._head())
+        self.drop_keyframe()
+        return snapshot
+
+    def drop_keyframe(self) -> None:
+        """What was gathered of one is wanted by nobody any more."""
+        self._building = self._engine.scheduler.pool.changes.copy = None
+        if self._tiers is not None:
+            self._tiers.drop_copies()
 
     def keyframe(self) -> Keyframe:
         """Everything now, at once. Takes nothing away from the next frame: what it holds is repeated there, harmlessly."""

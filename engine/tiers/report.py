@@ -68,12 +68,15 @@ class TierReport:
         }
         return list(self._copies.values())
 
+    def drop_copies(self) -> None:
+        """They are not wanted any more."""
+        self._copies = {}
+
     def copied(self) -> list[tuple[int, list[NDArray[np.generic]], NDArray[np.uint64], NDArray[np.float64]]]:
         """Of each tier the number of its first block, the columns of a run, hashes and times of the last use."""
-        copies, self._copies = self._copies, {}
         parts = []
         for base, books in zip(self._bases, self._tiers.books, strict=True):
-            state, owner, fill, hashes, last_use = copies[books.tier].columns
+            state, owner, fill, hashes, last_use = self._copies[books.tier].columns
             full = (state == CACHED) | (state == HELD)
             same = np.ones(books.slots, np.uint8)
             run = [state, owner, owner != NOBODY, np.where(full, fill, 0), same * books.tier, same * 0]

@@ -1,0 +1,58 @@
+"""Who gets frames and keyframes while viewers come and go, on a thread of their own, in the middle of a turn."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from engine.memory import column_copy
+from engine.serving import broadcast
+from engine.serving.broadcast import Broadcast
+from kvtop.protocol import Event, IterationFrame, Keyframe
+from kvtop.publish import EncodedKeyframe
+from tests.engine.fake_model import make_engine, request
+
+
+class Door:
+    """Stands for the publisher. ``looks``: what each look at it finds; after those somebody is always there."""
+
+    def __init__(self, looks: Iterator[bool]) -> None:
+        self._looks = looks
+        self.frames: list[int] = []
+        self.passed_over: list[int] = []
+        self.keyframes: list[int] = []
+
+    @property
+    def watched(self) -> bool:
+        return next(self._looks, True)
+
+    def keyframe_due(self) -> bool:
+        return max(self.passed_over, default=0) >= max(self.keyframes, default=0)
+
+    def publish(self, frame: IterationFrame) -> None:
+        self.frames.append(frame.seq)
+
+    def pass_over(self, seq: int, events: list[Event]) -> None:
+        self.passed_over.append(seq)
+
+    def publish_keyframe(self, keyframe: Keyframe | EncodedKeyframe) -> None:
+        self.keyframes.append(keyframe.seq)
+
+
+@pytest.mark.parametrize("leaves", range(2, 12))
+def test_whoever_comes_after_one_who_left_in_the_middle_of_a_turn_gets_a_keyframe(
+    leaves: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(column_copy, "PIECE", 5)
+    monkeypatch.setattr(broadcast, "GATHER_S", 0.0)
+    engine, telemetry = make_engine()
+    door = Door(iter([False, True] + [True] * leaves + [False, False]))
+    spoken = Broadcast(telemetry, door)  # type: ignore[arg-type]
+    engine.scheduler.add(request(0, [1, 2, 3], max_tokens=100), engine.clock())
+    for _ in range(60):
+        spoken.tell(engine.step())
+        for encoder in (thread for thread in threading.enumerate() if thread.name == "kvtop-keyframe"):
+            encoder.join(30.0)
+    assert door.keyframes and not door.keyframe_due(), "it waits for ever"
+    assert door.frames[-1] == telemetry.seq
+    spoken.close()
