@@ -117,7 +117,10 @@ def run(
     )
     app = KvtopApp([engine], ascii_only=ascii_only, paper=paper)
     share_interpreter()
-    result = app.run()
+    try:
+        result = app.run()
+    finally:
+        engine.snapshots.finish()
     if app.failure is not None:
         raise app.failure
     return app.return_code or (0 if result is None else result)

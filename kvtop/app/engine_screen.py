@@ -19,7 +19,7 @@ from kvtop.app.feed import Feed
 from kvtop.app.keymap import DEFAULT, Keymap
 from kvtop.app.keys import EVERYWHERE_NAME, SCREEN_ACTIONS
 from kvtop.app.pages import block_table
-from kvtop.app.snapshots import write_aside
+from kvtop.app.snapshots import SnapshotWriter
 from kvtop.protocol import Command
 from kvtop.state import Changes
 from kvtop.state.freeze import frozen
@@ -95,6 +95,7 @@ class EngineScreen(Screen[None]):
         self.keymap = keymap
         self.feed, self.commander, self.glyphs = feed, commander, glyphs
         self.snapshot_folder = snapshot_folder or Path.cwd()
+        self.snapshots = SnapshotWriter()
         self._now = now
         self._fresh = Changes(full=True)
         self._arrived_events = 0
@@ -425,7 +426,7 @@ class EngineScreen(Screen[None]):
     def action_snapshot(self) -> None:
         now, picture = self._now(), self._app.picture("kvtop")
         state = self.feed.shown if self.feed.held else frozen(self.feed.live, now)
-        write_aside(state, self.snapshot_folder, picture, now, self._say_later)
+        self.snapshots.write(state, self.snapshot_folder, picture, now, self._say_later)
 
     def _say_later(self, text: str, severity: str) -> None:
         """`say`, from another thread; after the screen's end nobody wants it."""

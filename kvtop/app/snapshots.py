@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from kvtop.errors import UserError
 from kvtop.snapshot.files import write_snapshot
 from kvtop.state import EngineState
 
@@ -12,20 +11,30 @@ Said = Callable[[str, str], None]
 """Takes what came of it in words, and a severity; called in the thread that wrote."""
 
 
-def write_aside(state: EngineState, folder: Path, picture: Callable[[], str], now: float, said: Said) -> None:
-    """Writes the files in a thread of its own: of a million blocks it takes seconds, and keys go on meanwhile.
+class SnapshotWriter:
+    """Writes files in threads of its own: of a million blocks it takes seconds, and keys go on meanwhile."""
 
-    ``state`` stands still; ``picture`` makes the SVG; ``now``: the viewer's monotonic clock.
-    """
+    def __init__(self) -> None:
+        self._writing: list[threading.Thread] = []
 
-    def write() -> None:
-        try:
-            written = write_snapshot(state, folder, picture(), now)
-        except (UserError, ValueError, OSError) as error:
-            said(f"no snapshot: {error}", "error")
-        else:
-            names = "\n".join(path.name for path in written)
-            said(f"snapshot in {folder}\n{names}", "information")
+    def write(self, state: EngineState, folder: Path, picture: Callable[[], str], now: float, said: Said) -> None:
+        """``state`` stands still; ``picture`` makes the SVG; ``now``: the viewer's monotonic clock."""
 
-    # Not a daemon: who presses s and then q gets the snapshot.
-    threading.Thread(target=write, name="kvtop-snapshot").start()
+        def write() -> None:
+            try:
+                written = write_snapshot(state, folder, picture(), now)
+            except Exception as error:  # Whatever it is: a traceback would be written across the screen.
+                said(f"no snapshot: {str(error) or type(error).__name__}", "error")
+            else:
+                names = "\n".join(path.name for path in written)
+                said(f"snapshot in {folder}\n{names}", "information")
+
+        thread = threading.Thread(target=write, name="kvtop-snapshot", daemon=True)
+        self._writing = [*(other for other in self._writing if other.is_alive()), thread]
+        thread.start()
+
+    def finish(self) -> None:
+        """Waits for what is being written: who presses s and then q gets the snapshot. The process does not wait by
+        itself (see `kvtop.cli.entry`)."""
+        for thread in self._writing:
+            thread.join()

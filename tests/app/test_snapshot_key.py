@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from kvtop.app import snapshots
+from kvtop.app.app import KvtopApp, run
+from kvtop.sources.socket import SocketSource
+from kvtop.state import EngineState
 from tests.app.harness import bench, in_loop
 
 
@@ -36,3 +39,23 @@ async def test_keys_act_while_a_snapshot_is_written(tmp_path: Path, monkeypatch:
         document = json.loads(next(tmp_path.glob("*.json")).read_text())
         assert document["iteration"] == iteration
         assert len(document["requests"]) == rows
+
+
+def test_who_leaves_at_once_gets_the_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command ends its process when `run` returns, whatever threads there are."""
+    left, file = threading.Event(), tmp_path / "snapshot.json"
+
+    def slowly(*_: Any) -> list[Path]:
+        assert left.wait(30)
+        file.write_text("whole")
+        return [file]
+
+    def press_s_then_q(app: KvtopApp) -> int:
+        app.engines[0].snapshots.write(EngineState(), tmp_path, str, 0.0, lambda *_: None)
+        threading.Timer(0.1, left.set).start()
+        return 0
+
+    monkeypatch.setattr(snapshots, "write_snapshot", slowly)
+    monkeypatch.setattr(KvtopApp, "run", press_s_then_q)
+    assert run(SocketSource(tmp_path / "none.sock")) == 0
+    assert file.read_text() == "whole"
