@@ -93,11 +93,6 @@ def _stack(x: int, y: int, width: int, rows: Mapping[str, int]) -> dict[str, Are
     return areas
 
 
-def map_frame(height: int) -> int:
-    """Rows of the map's panel that are not map, on a terminal of ``height``: its title, and one or two about a block."""
-    return 2 if height < 28 else 3
-
-
 def plan(
     width: int, height: int, tiles: Sequence[Tile], content: Mapping[str, int] | None = None, asked: str = ""
 ) -> dict[str, Area]:

@@ -25,7 +25,7 @@ def grow_running(roster: Roster, draft: Draft, now: float, *, force: bool = Fals
         if request.state not in RUNNING_STATES:
             continue  # A victim of one before it.
         if request.remaining == 0:
-            continue  # A beam that waits for the others of its group.
+            continue  # A beam that waits for the others of its search.
         count = min(request.remaining, draft.budget)
         if _make_room(roster, request, request.computed_tokens + count, draft, now, force=force):
             proposed = _worth_trying(roster, request, count, draft.budget) if request.proposed else ()

@@ -33,7 +33,7 @@ def protected(running: Sequence[Request], policies: PolicySet) -> list[Request]:
 def pick_victim(running: Sequence[Request], policies: PolicySet, asking: Request | None = None) -> Pick:
     """Whom the policies would preempt of ``running`` (not empty, in the order of their start).
 
-    ``asking``, who needs the room, is called "itself" in the reason. A beam stands for its group: the victim is the
+    ``asking``, who needs the room, is called "itself" in the reason. A beam stands for its search: the victim is the
     leader.
     """
     rule = VICTIMS[policies.victim]
@@ -64,7 +64,7 @@ def preempt(
     action: str | None = None,
 ) -> Preemption:
     """Take the blocks of ``victim``, a running request, in the way the policies say, or by this ``action``; with a beam
-    goes its group."""
+    goes its search."""
     awake, beam, victim = awake_of(victim), victim.beam, leader_of(victim)
     free, held = roster.pool.available, sum(len(member.held) for member in awake)
     seconds = 0.0 if victim.started is None else max(0.0, now - victim.started)

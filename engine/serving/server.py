@@ -108,7 +108,7 @@ class Server:
         tokens, at the model's end of sequence, or by its own ``stop`` rules. Requests find each other's KV in the prefix
         cache only with equal ``cache_salt``.
 
-        With ``beam``, a beam search of that width (2 to 16): the request gets the best output, the others of its group
+        With ``beam``, a beam search of that width (2 to 16): the request gets the best output, the others of its search
         the next best; ``length_penalty`` is the power of the number of output tokens by which a hypothesis'
         log-probability is divided. Nothing is sampled then, whatever ``sampling`` says.
 

@@ -23,8 +23,8 @@ from kvtop.protocol.commands import (
     SetPolicy,
     Unpin,
 )
+from kvtop.protocol.events import ROUTINE_EVENTS, Event
 from kvtop.protocol.frames import (
-    ROUTINE_EVENTS,
     Batch,
     BlockAge,
     BlockHash,
@@ -32,7 +32,6 @@ from kvtop.protocol.frames import (
     Bye,
     Counters,
     Durations,
-    Event,
     Fault,
     Gap,
     Gauges,

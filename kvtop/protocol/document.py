@@ -15,12 +15,12 @@ from pydantic.json_schema import models_json_schema
 
 from kvtop.protocol.base import MAX_COMMAND_BYTES, MAX_FRAME_BYTES, PROTOCOL_VERSION
 from kvtop.protocol.commands import COMMANDS, Reply
+from kvtop.protocol.events import Event
 from kvtop.protocol.frames import (
     Batch,
     Bye,
     Counters,
     Durations,
-    Event,
     Fault,
     Gap,
     Gauges,

@@ -4,7 +4,8 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from kvtop.protocol.frames import Event, IterationFrame, Keyframe
+from kvtop.protocol.events import Event
+from kvtop.protocol.frames import IterationFrame, Keyframe
 from kvtop.protocol.hello import Hello
 from kvtop.protocol.places import control_path, observe_path, socket_folder
 from kvtop.publish.dispatch import CommandQueue, PendingCommand

@@ -7,7 +7,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from kvtop.protocol.codec import encode
-from kvtop.protocol.frames import Event, IterationFrame, Keyframe
+from kvtop.protocol.events import Event
+from kvtop.protocol.frames import IterationFrame, Keyframe
 
 EVENT_LOG = 10_000
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from kvtop.protocol.frames import Event, Gap, IterationFrame, Keyframe
+from kvtop.protocol.events import Event
+from kvtop.protocol.frames import Gap, IterationFrame, Keyframe
 
 
 class Continuity:

@@ -2,7 +2,8 @@
 
 import threading
 
-from kvtop.protocol.frames import Event, Gap, IterationFrame, Keyframe
+from kvtop.protocol.events import Event
+from kvtop.protocol.frames import Gap, IterationFrame, Keyframe
 from kvtop.protocol.hello import Hello
 from kvtop.sources.base import Item, LinkUp, Unusable
 
