@@ -9,8 +9,8 @@ PROTOCOL_MAJOR = 1
 PROTOCOL_MINOR = 1
 PROTOCOL_VERSION = f"{PROTOCOL_MAJOR}.{PROTOCOL_MINOR}"
 
-MAX_FRAME_BYTES = 64 * 1024 * 1024
-"""Longest line a viewer accepts from an engine (a keyframe of a badly fragmented million-block pool fits)."""
+MAX_FRAME_BYTES = 128 * 1024 * 1024
+"""Longest line a viewer accepts from an engine: a keyframe of a million blocks fits, each of them unlike its neighbours."""
 
 MAX_COMMAND_BYTES = 64 * 1024
 """Longest line an engine accepts from a peer."""

@@ -3,6 +3,7 @@
 import random
 from itertools import count
 
+import numpy as np
 import pytest
 
 from engine.core import Engine
@@ -12,7 +13,7 @@ from engine.scheduling.forking import add_samples
 from engine.serving import keyframes
 from engine.serving.request_facts import KEPT_FINISHED
 from engine.serving.telemetry import Telemetry
-from kvtop.protocol import AnyFrame, Keyframe, decode_frame, encode
+from kvtop.protocol import MAX_FRAME_BYTES, AnyFrame, Keyframe, decode_frame, encode
 from kvtop.state import EngineState
 from tests.engine.fake_model import Clock, make_engine, request
 from tests.engine.serving.test_telemetry import _seen
@@ -160,6 +161,18 @@ def test_an_engine_nobody_watches_remembers_no_more_the_longer_it_serves() -> No
             facts = crowd.telemetry._requests
             sizes.append(sum(len(part) for part in (facts._told, facts._table_sent, facts._touched)))
     assert sizes[1] <= sizes[0] + 3 * KEPT_FINISHED
+
+
+def test_a_keyframe_of_a_million_blocks_none_like_its_neighbour_is_a_line_that_viewers_accept() -> None:
+    _, telemetry = make_engine()
+    blocks, draw = 2_000, np.random.default_rng(1)
+    state, refs = draw.integers(1, 8, blocks).astype(np.uint8), draw.integers(1, 100, blocks).astype(np.int32)
+    owner = draw.integers(1_000_000, 10_000_000, blocks).astype(np.int32)
+    run = (state, owner, refs, refs, np.zeros_like(state), np.zeros_like(state))
+    hashes, last_use = draw.integers(1, 2**63, blocks).astype(np.uint64), -draw.random(blocks) * 86_400.0
+    part = keyframes.BlockPart(1_000_000 - blocks, run, hashes, last_use)
+    line = keyframes.KeyframeSnapshot(telemetry._head(), [], [part]).encode().line
+    assert len(line) * (1_000_000 / blocks) < MAX_FRAME_BYTES
 
 
 def test_the_engine_of_the_crowd_keeps_its_books() -> None:
