@@ -1,11 +1,15 @@
 """What the written pages name is there: files, folders, make targets, policies."""
 
+import argparse
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from engine.__main__ import parser
 from engine.policies.policy_set import AXES
+from kvtop.cli import build_parser
 
 ROOT = Path(__file__).parent.parent
 PAGES = (
@@ -32,6 +36,11 @@ def there(name: str) -> bool:
     )
 
 
+def sources() -> Iterator[Path]:
+    for package in ("engine", "kvtop", "panels"):
+        yield from (ROOT / package).rglob("*.py")
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_files_and_modules_that_a_page_names_are_there(page: str) -> None:
     text = text_of(page)
@@ -47,6 +56,32 @@ def test_files_and_modules_that_a_page_names_are_there(page: str) -> None:
 def test_targets_that_a_page_tells_to_make_are_in_the_makefile(page: str) -> None:
     targets = set(re.findall(r"^(\w+):", text_of("Makefile"), re.MULTILINE))
     assert set(re.findall(r"(?:^|`)make (\w+)", text_of(page), re.MULTILINE)) <= targets
+
+
+def test_variables_that_are_asked_for_are_written_down_and_those_written_down_are_asked_for() -> None:
+    def variables(text: str) -> set[str]:
+        return set(re.findall(r"KVTOP_[A-Z_]+", text))
+
+    code = variables("".join(path.read_text() for path in sources()))
+    assert variables("".join(map(text_of, PAGES))) == code
+
+
+def options(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Of a parser and its commands."""
+    for action in parser._actions:
+        yield from action.option_strings
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from options(command)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "CONTRIBUTING.md"])
+def test_options_that_a_page_names_are_options(page: str) -> None:
+    known = {*options(build_parser()), *options(parser())}
+    told = {
+        word for code in re.findall(r"`([^`]*)`", text_of(page)) for word in re.findall(r"(?<!\S)--[a-z][a-z-]+", code)
+    }
+    assert told <= known
 
 
 def test_every_policy_and_every_choice_is_in_the_table_of_the_engine_page() -> None:
