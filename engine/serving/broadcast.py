@@ -63,7 +63,7 @@ class Broadcast:
         return telemetry.gathers
 
     def close(self) -> None:
-        """Waits for a keyframe that is being encoded; before the publisher stops."""
+        """Waits for a keyframe that is being encoded."""
         if self._encoder is not None:
             self._encoder.join(5.0)
 
