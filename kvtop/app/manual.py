@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 from kvtop.app.keys import SECTIONS
+from kvtop.views.definition import Number
 from kvtop.views.numbers import SECTIONS as NUMBERS
-from kvtop.views.numbers import Number, in_file
+from kvtop.views.numbers import in_file
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "keys.md"
 SNAPSHOT_PAGE = PAGE.with_name("snapshot.md")

@@ -18,7 +18,8 @@ from kvtop.protocol import ROUTINE_EVENTS, Durations, Event, Hello, TierLevel
 from kvtop.state import BlockArrays, EngineState, LogEntry, RequestRow
 from kvtop.state.ledger import check
 from kvtop.state.tiers import total_name
-from kvtop.views.numbers import LONG_WINDOW, RATE_WINDOW, SINCE_START, in_file, numbers, sent_as_it_is
+from kvtop.views.definition import LONG_WINDOW, RATE_WINDOW, SINCE_START
+from kvtop.views.numbers import in_file, numbers, sent_as_it_is
 
 SCHEMA = "kvtop.snapshot/1"
 EVENTS = 200

@@ -2,10 +2,10 @@
 
 from kvtop.state import EngineState, Summary
 from kvtop.state.rates import Rates
+from kvtop.views.definition import LONG_WINDOW, RATE_WINDOW
 from kvtop.views.fit import Part, Span, cut, fit, line, part
 from kvtop.views.format import age, clock, count, percent, plural, rate, seconds, serial, short
 from kvtop.views.glyphs import UNICODE, Glyphs
-from kvtop.views.numbers import LONG_WINDOW, RATE_WINDOW
 from kvtop.views.policies import policy_parts
 from kvtop.views.rows import Role, Row, RowBuilder, clean
 

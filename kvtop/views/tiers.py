@@ -8,11 +8,11 @@ from kvtop.state import EngineState
 from kvtop.state.tiers import total_name
 from kvtop.views.block_states import STATES, in_bar, role_of
 from kvtop.views.capacity import bar_cells
+from kvtop.views.definition import LONG_WINDOW, RATE_WINDOW
 from kvtop.views.exposure import message_rows, not_exposed
 from kvtop.views.fit import Span, exactly, fit, line, part
 from kvtop.views.format import UNKNOWN, Number, count, percent, plural, rate, seconds
 from kvtop.views.glyphs import UNICODE, Glyphs
-from kvtop.views.numbers import LONG_WINDOW, RATE_WINDOW
 from kvtop.views.rows import Role, Row, RowBuilder, clean
 
 FLOW_WINDOW, HIT_WINDOW = RATE_WINDOW, LONG_WINDOW

@@ -7,8 +7,9 @@ from kvtop.app.keys import SECTIONS as KEYS
 from kvtop.app.manual import SNAPSHOT_PAGE, page, snapshot_page
 from kvtop.protocol import Counters, Durations, Gauges, TierLevel
 from kvtop.snapshot.document import UNITS, snapshot_document
+from kvtop.views.definition import Number, sent_meaning
 from kvtop.views.glyphs import UNICODE
-from kvtop.views.numbers import SECTIONS, Number, in_file, numbers, sent_meaning
+from kvtop.views.numbers import SECTIONS, in_file, numbers
 from panels.dialogs.help_text import help_rows
 from tests.views.scene import LATER, WALL, scene
 
