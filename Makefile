@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup model demo test check docs screenshots perf slow clean
+.PHONY: setup model demo test check docs screenshots perf overnight slow clean
 
 setup: $(VENV)/.ready
 
@@ -34,7 +34,7 @@ check: setup
 test: setup model check
 	$(BIN)/pytest -m "not slow" -n logical --dist worksteal
 
-slow: setup model
+slow: setup model  ## what takes minutes: golden outputs under all policies, long runs of the state machines
 	$(BIN)/pytest -m slow
 
 docs: setup
@@ -44,6 +44,7 @@ docs: setup
 screenshots: setup
 	$(BIN)/python -m tests.screenshots
 
+# Each says in its --help what it measures, and its bounds.
 perf: setup model
 	$(BIN)/python -m tests.perf.render
 	$(BIN)/python -m tests.perf.scale
@@ -51,6 +52,12 @@ perf: setup model
 	$(BIN)/python -m tests.perf.startup
 	$(BIN)/python -m tests.perf.memory --step 40
 	$(BIN)/python -m tests.perf.sampling
+	$(BIN)/python -m tests.perf.engine_turn
+	$(BIN)/python -m tests.perf.rest
+	$(BIN)/python -m tests.perf.kv_error
+
+overnight: setup  ## every state of the screen, for an hour
+	$(BIN)/python -m tests.perf.overnight
 
 clean:
 	rm -rf $(VENV) build *.egg-info

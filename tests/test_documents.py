@@ -107,3 +107,9 @@ def test_every_recipe_names_what_it_touches() -> None:
     ]  # fmt: skip
     for recipe in recipes:
         assert re.search(r"`\w+/[\w/]+\.py`", recipe)
+
+
+def test_the_makefile_runs_every_benchmark() -> None:
+    """One that is run has a ``main``; the others help them."""
+    benchmarks = {path.stem for path in (ROOT / "tests" / "perf").glob("*.py") if "\ndef main(" in path.read_text()}
+    assert set(re.findall(r"-m tests\.perf\.(\w+)", text_of("Makefile"))) == benchmarks
