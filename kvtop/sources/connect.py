@@ -1,6 +1,8 @@
 """Reaching an engine's socket and hearing its hello, with a time limit and with reasons in plain words."""
 
+import contextlib
 import socket
+import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -58,6 +60,9 @@ def _why(error: OSError, path: Path) -> str:
     if isinstance(error, FileNotFoundError):
         return f"no such socket: {path}"
     if isinstance(error, ConnectionRefusedError):
+        with contextlib.suppress(OSError):
+            if not stat.S_ISSOCK(path.stat().st_mode):
+                return f"{path} is not a socket"
         return f"nobody is listening on {path}; its engine is gone"
     if isinstance(error, PermissionError):
         return f"permission denied on {path}; it belongs to another user"

@@ -17,9 +17,31 @@ DEFAULTS: Final[Mapping[str, str]] = {
 """Settings Textual reads while it is imported. What the user set stays."""
 
 
+DEVELOPERS: Final = (
+    "TEXTUAL",
+    "TEXTUAL_ALLOW_SIGNALS",
+    "TEXTUAL_COLOR_SYSTEM",
+    "TEXTUAL_DEBUG",
+    "TEXTUAL_DRIVER",
+    "TEXTUAL_FILTERS",
+    "TEXTUAL_LOG",
+    "TEXTUAL_PRESS",
+    "TEXTUAL_SCREENSHOT",
+    "TEXTUAL_SHOW_RETURN",
+    "TEXTUAL_THEME",
+)
+"""Switches for those who write a Textual program, which may still be set where another one was written. They press
+keys by themselves, write logs, put another driver in the place of ours, and end the screen where they are mistaken."""
+
+
 def prepare_environment(environ: MutableMapping[str, str] | None = None) -> None:
-    """Sets `DEFAULTS` where the user has set nothing. Call it before anything imports Textual."""
+    """Sets `DEFAULTS` where the user has set nothing, and takes `DEVELOPERS` away.
+
+    Call it before anything imports Textual.
+    """
     target = os.environ if environ is None else environ
+    for name in DEVELOPERS:
+        target.pop(name, None)
     for name, value in DEFAULTS.items():
         target.setdefault(name, value)
 

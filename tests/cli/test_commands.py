@@ -103,6 +103,15 @@ def test_what_is_no_engine_is_said_to_be_none(folder: Path, says: bytes, words: 
         assert_one_line(kvtop(folder, *command), 1, "odd", words)
 
 
+@pytest.mark.parametrize("command", ["attach {}", "snapshot - -e {}", "ctl -e {} pause"])
+def test_a_path_that_is_no_socket_is_said_to_be_none(folder: Path, command: str) -> None:
+    """It was taken for the socket of an engine that is gone."""
+    plain = folder / "notes.txt"
+    plain.write_text("mine")
+    for path in (plain, folder):
+        assert_one_line(kvtop(folder, *command.format(path).split()), 1, f"{path} is not a socket")
+
+
 def test_a_folder_open_to_others_is_refused(folder: Path) -> None:
     os.chmod(folder, 0o777)
     for command, code in ((["ls"], 1), (["attach", "x"], 1), (["demo", "--once"], 2)):
@@ -275,6 +284,18 @@ def test_snapshot_to_stdout(folder: Path, engine: FakeEngine) -> None:
     assert document["rates"]["decode_tokens"] > 0
     assert len(document["batch_size_by_iteration"]) > 3
     assert SECRET not in done.stdout
+
+
+def test_snapshot_into_a_folder(folder: Path, engine: FakeEngine) -> None:
+    """It was written beside the folder, under the folder's name."""
+    target = folder / "incident"
+    target.mkdir()
+    done = kvtop(folder, "snapshot", str(target), "--no-svg", "--watch", "0.3")
+    assert done.returncode == 0, done.stderr
+    path = Path(done.stdout.strip())
+    assert path.parent == target
+    assert path.name.startswith("kvtop-fake-2")
+    assert json.loads(path.read_text())["schema"] == "kvtop.snapshot/1"
 
 
 def test_snapshot_file(folder: Path, engine: FakeEngine) -> None:

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -9,6 +10,29 @@ def test_what_the_user_set_stays() -> None:
     prepare_environment(environ)
     assert environ["TEXTUAL_FPS"] == "30"
     assert environ["TEXTUAL_SMOOTH_SCROLL"] == DEFAULTS["TEXTUAL_SMOOTH_SCROLL"] == "0"
+
+
+def test_switches_for_developers_are_without_effect() -> None:
+    """One presses keys, which here might end an engine; another, mistaken, ended the screen with a KeyError."""
+    code = (
+        "from kvtop.term.environment import prepare_environment; prepare_environment();"
+        "from textual import constants as c; from textual.app import App;"
+        "print(repr((c.PRESS, c.SHOW_RETURN, c.LOG_FILE, c.DRIVER, c.SCREENSHOT_DELAY, c.FILTERS, c.DEBUG)),"
+        "App().console.color_system or 'none')"
+    )
+    names = ("PRESS", "LOG", "DRIVER", "FILTERS", "COLOR_SYSTEM", "THEME")
+    switches = {f"TEXTUAL_{name}": "q" for name in names} | {
+        f"TEXTUAL_{name}": "1" for name in ("SHOW_RETURN", "SCREENSHOT", "DEBUG")
+    }
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **switches, "TEXTUAL": "debug,devtools"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith("('', False, None, None, -1, '', False)")
 
 
 def test_depth_and_environment_can_be_asked_without_textual() -> None:

