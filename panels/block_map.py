@@ -8,7 +8,7 @@ from textual.message import Message
 from kvtop.state import Changes, EngineState
 from kvtop.term.keys import Action, bindings
 from kvtop.views.block_detail import block_detail_rows, block_line_row
-from kvtop.views.blockmap import BlockMap
+from kvtop.views.block_map import BlockMap
 from kvtop.views.exposure import not_exposed
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.holders import holder_rows

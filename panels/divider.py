@@ -1,6 +1,6 @@
 """The line between two columns."""
 
-from kvtop.term.panel import CellPanel
+from kvtop.term.cell_panel import CellPanel
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Role, RowBuilder
 

@@ -1,7 +1,7 @@
 """One line of keys, those of the focused panel among them."""
 
+from kvtop.term.cell_panel import CellPanel
 from kvtop.term.keys import Actions, footer_actions
-from kvtop.term.panel import CellPanel
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Role, Row, RowBuilder, clean
 

@@ -8,8 +8,8 @@ from typing import ClassVar
 from textual.message import Message
 
 from kvtop.state import Changes, EngineState
+from kvtop.term.cell_panel import CellPanel
 from kvtop.term.keys import Actions
-from kvtop.term.panel import CellPanel
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import HIGHLIGHT, Role, Row, RowBuilder
 from panels.layout import Column, Need, Room, Tile

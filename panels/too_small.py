@@ -1,6 +1,6 @@
 """What stands on a terminal too small for panels."""
 
-from kvtop.term.panel import CellPanel
+from kvtop.term.cell_panel import CellPanel
 from kvtop.views.fit import wrap
 from kvtop.views.rows import Role
 from panels.layout import MIN_HEIGHT, MIN_WIDTH

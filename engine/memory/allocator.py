@@ -4,7 +4,7 @@ from typing import Protocol
 
 from engine.memory.blocks import Blocks
 from engine.memory.eviction import EVICTION_ORDERS, EvictionOrder
-from engine.memory.freelist import FreeList
+from engine.memory.free_list import FreeList
 
 
 class Strategy(Protocol):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.memory.blocks import Blocks
-from engine.memory.freelist import FreeList, FreeListError
+from engine.memory.free_list import FreeList, FreeListError
 from engine.memory.prefix import NO_HASH, HashIndex
 
 PROTECTED_USES = 2

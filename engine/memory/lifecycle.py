@@ -9,7 +9,7 @@ keeps its first tokens. After vLLM v1's block pool.
 from engine.memory.allocator import Allocator, Paged, Strategy
 from engine.memory.blocks import ACTIVE, CACHED, FREE, NOBODY, PINNED, SHARED, TRANSFER, Blocks
 from engine.memory.eviction import EvictionOrder
-from engine.memory.freelist import FreeList
+from engine.memory.free_list import FreeList
 from engine.memory.prefix import NO_HASH, HashIndex
 from engine.memory.window import Windows
 from kvtop.protocol import BLOCK_STATES

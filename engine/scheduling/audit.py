@@ -17,7 +17,7 @@ from engine.memory.blocks import ACTIVE, CACHED, FREE, NOBODY, PINNED, SHARED, T
 from engine.memory.pins import Pins, pin_violations
 from engine.memory.prefix import NO_HASH
 from engine.requests.request import Request, RequestState
-from engine.scheduling.books import beams, promise, table_contents, table_shape
+from engine.scheduling.invariants import beams, promise, table_contents, table_shape
 from engine.scheduling.ledger import violations
 from engine.scheduling.roster import Roster
 from engine.tiers.ledger import tier_pieces

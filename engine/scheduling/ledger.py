@@ -12,7 +12,7 @@ from engine.memory.pins import Pins, pin_violations
 from engine.memory.pool import BlockPool
 from engine.memory.prefix import NO_HASH
 from engine.requests.request import Request, RequestState
-from engine.scheduling.books import beams, promise, table_contents, table_shape
+from engine.scheduling.invariants import beams, promise, table_contents, table_shape
 from engine.scheduling.roster import Roster
 from engine.tiers.ledger import tier_violations
 from kvtop.protocol import BLOCK_STATES

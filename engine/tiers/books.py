@@ -11,7 +11,7 @@ from collections.abc import Set
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.memory.freelist import FreeList
+from engine.memory.free_list import FreeList
 from engine.memory.prefix import NO_HASH
 from kvtop.protocol import BLOCK_STATES
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from kvtop.protocol.codec import encode
 from kvtop.protocol.frames import Gap
-from kvtop.publish.merging import MergedLines
+from kvtop.publish.merged_lines import MergedLines
 from kvtop.publish.ring import Entry, HeldKeyframe, Ring
 
 TURNS_PER_SECOND = 100.0

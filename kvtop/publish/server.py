@@ -14,7 +14,7 @@ from kvtop.protocol.hello import Hello
 from kvtop.publish.controller import Controller
 from kvtop.publish.cursor import Cursor
 from kvtop.publish.dispatch import CommandQueue
-from kvtop.publish.merging import MergedLines
+from kvtop.publish.merged_lines import MergedLines
 from kvtop.publish.peer import Peer, PeerGone
 from kvtop.publish.ring import Ring
 from kvtop.publish.viewer import Viewer

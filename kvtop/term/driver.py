@@ -16,9 +16,9 @@ from typing import Any, Final
 from textual._parser import ParseError
 from textual.drivers.linux_driver import LinuxDriver
 
-from kvtop.term.outlet import Outlet
 from kvtop.term.paper import ASK
 from kvtop.term.paste import KeyParser
+from kvtop.term.writer import TerminalWriter
 
 STDERR: Final = 2
 READ_BYTES: Final = 4096
@@ -62,7 +62,7 @@ class TerminalDriver(LinuxDriver):
             signal.signal(signal.SIGTSTP, stopping)
         encoding = "ascii" if getattr(app, "ascii_only", False) else "utf-8"
         # The terminal's descriptor is that of standard error, as Textual has it.
-        self._file: Any = Outlet(STDERR, encoding, self._terminal_gone)
+        self._file: Any = TerminalWriter(STDERR, encoding, self._terminal_gone)
 
     # Input
 

@@ -1,7 +1,7 @@
 """What the glyphs of the block map mean, in the mode it is in."""
 
+from kvtop.views.block_map import BlockMap
 from kvtop.views.block_states import STATES, role_of
-from kvtop.views.blockmap import BlockMap
 from kvtop.views.cells import AGE_STEPS, SHARE_STEPS, owner_role
 from kvtop.views.fit import Part, Span, fit, part
 from kvtop.views.glyphs import UNICODE, Glyphs

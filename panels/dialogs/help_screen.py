@@ -6,7 +6,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 
-from kvtop.term.panel import CellPanel
+from kvtop.term.cell_panel import CellPanel
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Row
 from panels.dialogs.pager import KEYS_ROW, TextScreen

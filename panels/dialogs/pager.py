@@ -7,8 +7,8 @@ from textual import events
 from textual.app import ComposeResult
 from textual.screen import Screen
 
+from kvtop.term.cell_panel import CellPanel
 from kvtop.term.keys import Action, bindings, scrolling
-from kvtop.term.panel import CellPanel
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Role, Row, RowBuilder
 from panels.panel import title_row

@@ -13,8 +13,8 @@ from textual.containers import VerticalScroll
 from textual.widgets import Button, OptionList, Static
 from textual.widgets.option_list import Option
 
+from kvtop.term.cell_panel import CellPanel
 from kvtop.term.front_buffer import FrontBufferApp
-from kvtop.term.panel import CellPanel
 from kvtop.views.glyphs import Glyphs
 from kvtop.views.rows import HIGHLIGHT, Role, Row, clean
 from panels.dialogs.confirm_form import Paragraph

@@ -15,8 +15,8 @@ from kvtop.app.engine_screen import EngineScreen
 from kvtop.app.feed import Feed
 from kvtop.app.keymap import DEFAULT
 from kvtop.protocol import Command, Reply
+from kvtop.term.cell_panel import CellPanel
 from kvtop.term.depth import ColourDepth
-from kvtop.term.panel import CellPanel
 from kvtop.views.glyphs import ASCII, UNICODE
 from tests.app.synthetic import SyntheticEngine, SyntheticSource
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from kvtop.protocol import AnyFrame, Gap, IterationFrame, Keyframe, decode_frame
 from kvtop.publish.cursor import MAX_LINES, Cursor
-from kvtop.publish.merging import MergedLines
+from kvtop.publish.merged_lines import MergedLines
 from kvtop.publish.ring import Ring
 from tests.publish.fold import Fold
 from tests.publish.kit import event, frame, keyframe

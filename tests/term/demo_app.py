@@ -7,8 +7,8 @@ from textual.containers import Horizontal
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Label, Static
 
+from kvtop.term.cell_panel import CellPanel
 from kvtop.term.front_buffer import FrontBufferApp
-from kvtop.term.panel import CellPanel
 
 
 class Dialog(ModalScreen[None]):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from textual.screen import Screen
 
-from kvtop.term.panel import CellPanel
+from kvtop.term.cell_panel import CellPanel
 from kvtop.views.rows import Row
 from tests.app.harness import in_loop
 from tests.term.demo_app import DemoApp

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from kvtop.term.driver import LARGEST_SIZE, STANDARD_SIZE, hung_up, terminal_size
-from kvtop.term.outlet import Outlet
+from kvtop.term.writer import TerminalWriter
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_all_arrives_at_a_terminal_that_does_not_block(ends: tuple[int, int]) ->
     os.set_blocking(programs, False)
     text = "".join(f"line {n} é\n" for n in range(20_000))
     wanted = text.encode()
-    writer = threading.Thread(target=Outlet(programs, "utf-8", never).write, args=(text,), daemon=True)
+    writer = threading.Thread(target=TerminalWriter(programs, "utf-8", never).write, args=(text,), daemon=True)
     writer.start()
     got = b""
     while len(got) < len(wanted):
@@ -49,7 +49,7 @@ def test_all_arrives_at_a_terminal_that_does_not_block(ends: tuple[int, int]) ->
 def test_a_terminal_that_is_gone_is_told_once(ends: tuple[int, int]) -> None:
     ours, programs = ends
     told: list[bool] = []
-    outlet = Outlet(programs, "ascii", lambda: told.append(True))
+    outlet = TerminalWriter(programs, "ascii", lambda: told.append(True))
     outlet.write("█ ok")
     assert os.read(ours, 100) == b"# ok"
     assert not hung_up(programs)

@@ -6,8 +6,8 @@ from pathlib import Path
 from kvtop.protocol import BLOCK_STATES, BlockRun, Gauges
 from kvtop.state import EngineState
 from kvtop.state.ledger import check
+from kvtop.views.block_map import BlockMap
 from kvtop.views.block_states import ALL, STATES, UNKNOWN_ROLE, in_bar, role_of, state_of, taken, used
-from kvtop.views.blockmap import BlockMap
 from kvtop.views.capacity import capacity_rows
 from kvtop.views.legend import legend_rows
 from kvtop.views.rows import Role

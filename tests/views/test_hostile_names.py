@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from kvtop.protocol import EngineIdentity, Event, Fault, ModelFacts, Queue, RequestChange, Status, Verdict
 from kvtop.state import EngineState
 from kvtop.views.block_detail import block_detail_rows
+from kvtop.views.block_map import BlockMap
 from kvtop.views.block_table import block_table_rows
-from kvtop.views.blockmap import BlockMap
 from kvtop.views.capacity import capacity_rows
 from kvtop.views.events import event_rows
 from kvtop.views.glyphs import ASCII, UNICODE, Glyphs

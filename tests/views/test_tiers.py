@@ -7,8 +7,8 @@ import pytest
 from kvtop.protocol import Event, RequestChange, Status, TierLevel
 from kvtop.state import EngineState
 from kvtop.views.block_detail import block_detail_rows
+from kvtop.views.block_map import BlockMap
 from kvtop.views.block_table import block_table_rows
-from kvtop.views.blockmap import BlockMap
 from kvtop.views.capacity import capacity_rows
 from kvtop.views.events import event_sentence
 from kvtop.views.glyphs import ASCII

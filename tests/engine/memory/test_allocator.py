@@ -4,7 +4,7 @@ import pytest
 
 from engine.memory.allocator import Allocator, Paged
 from engine.memory.eviction import EvictionOrder
-from engine.memory.freelist import FreeList
+from engine.memory.free_list import FreeList
 from engine.memory.pool import BlockPool
 from engine.policies.policy_set import PolicySet
 from engine.scheduling.scheduler import Scheduler

@@ -6,7 +6,7 @@ from math import inf
 import pytest
 
 from engine.memory.blocks import CACHED
-from engine.memory.freelist import FreeListError
+from engine.memory.free_list import FreeListError
 from engine.memory.pool import BlockPool
 from engine.memory.prefix import NO_HASH
 from engine.policies.eviction import EVICTIONS

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.memory.freelist import FreeListError
+from engine.memory.free_list import FreeListError
 from engine.memory.pool import BlockPool, PoolError
 from engine.policies.policy_set import PolicySet
 from engine.requests.batch import BlockCopy

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from engine.memory.blocks import ACTIVE, CACHED, FREE, SHARED
-from engine.memory.freelist import FreeListError
+from engine.memory.free_list import FreeListError
 from engine.memory.pool import BlockPool, PoolError
 from tests.engine.driving import Mirror
 

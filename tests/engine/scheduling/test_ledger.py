@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from engine.memory.blocks import ACTIVE, CACHED
-from engine.memory.freelist import ABSENT
+from engine.memory.free_list import ABSENT
 from engine.scheduling import audit
 from engine.scheduling.ledger import REPORTED
 from tests.engine.driving import Drive

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from engine.memory.freelist import FreeListError
+from engine.memory.free_list import FreeListError
 from engine.memory.pool import PoolError
 from engine.scheduling.audit import Audit
 from engine.scheduling.scheduler import Scheduler

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from engine.memory.freelist import FreeListError
+from engine.memory.free_list import FreeListError
 from engine.memory.pool import PoolError
 from engine.tiers.books import BooksError
 from tests.engine.scheduling.test_stateful import COMMON

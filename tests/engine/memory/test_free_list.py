@@ -5,7 +5,7 @@ from collections import deque
 
 import pytest
 
-from engine.memory.freelist import FreeList, FreeListError
+from engine.memory.free_list import FreeList, FreeListError
 
 
 def test_all_blocks_are_in_it_at_first_in_ascending_order() -> None:

@@ -11,7 +11,7 @@ PATIENCE: Final = 1.0
 """Seconds between two looks at a terminal that takes nothing for now."""
 
 
-class Outlet:
+class TerminalWriter:
     """A file to write text to, for Textual's writer thread.
 
     Args:

@@ -1,8 +1,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from kvtop.term.cell_panel import CellPanel
 from kvtop.term.depth import ColourDepth
-from kvtop.term.panel import CellPanel
 from kvtop.term.strip import CellStrip
 from kvtop.views.rows import Role, Row, RowBuilder
 from tests.term.demo_app import DemoApp

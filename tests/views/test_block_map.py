@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvtop.state import Changes, EngineState
+from kvtop.views.block_map import BlockMap
 from kvtop.views.block_states import ALL, role_of
-from kvtop.views.blockmap import BlockMap
 from kvtop.views.cells import MODES
 from kvtop.views.glyphs import ASCII, UNICODE, Glyphs
 from kvtop.views.legend import legend_rows
