@@ -36,7 +36,8 @@ class KVStorage:
         """The old memory is given up first: there may not be room for both.
 
         Tiers that cannot be had even for the old type are shut: the engine serves on without them. That the cache itself
-        cannot be had again is the engine's end, and propagates as `KVCacheError`.
+        cannot be had again is the engine's end, and propagates as `KVCacheError`. Raises `KVSwitchError` where the new type
+        cannot be had and the old one is back.
         """
         old = self._runner.cache
         if self._tiers is not None:

@@ -6,7 +6,10 @@ from engine.memory.prefix import NO_HASH
 
 
 class KeptBlocks(HeldBlocks):
-    """What `engine.memory.pins` holds is not evicted: when nobody else holds it, it is pinned, not cached."""
+    """What `engine.memory.pins` holds is not evicted: when nobody else holds it, it is pinned, not cached.
+
+    Methods raise `PoolError` for a block that cannot be pinned, or is not.
+    """
 
     def pin(self, block: int) -> None:
         """One more pin holds ``block``, which has a hash: it is not evicted. Raises `PoolError` if it has none."""

@@ -20,7 +20,10 @@ class PoolError(RuntimeError):
 
 
 class HeldBlocks(Blocks):
-    """Blocks that block tables hold, write and find again. Every method is O(1), or O(log blocks) for the eviction."""
+    """Blocks that block tables hold, write and find again. Every method is O(1), or O(log blocks) for the eviction.
+
+    Methods raise `PoolError` for what the block's state does not allow.
+    """
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from engine.memory.prefix import NO_HASH
 
 
 class TravellingBlocks(HeldBlocks):
-    """A copy holds its block from `hold`, `hold_next_evicted` or `expect` to `unhold` or `arrive`."""
+    """A copy holds its block from `hold`, `hold_next_evicted` or `expect` to `unhold` or `arrive`; else they raise `PoolError`."""
 
     def hold(self, block: int, *, incoming: bool = False) -> None:
         """A copy of ``block``, which somebody holds, begins. Until it ends the block is taken for nothing else, even

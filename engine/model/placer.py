@@ -12,7 +12,8 @@ from engine.model.gguf import GgufError
 
 
 class Placer:
-    """Takes tensors out of the file's dictionary, so that the float32 copy goes as the model comes."""
+    """Takes tensors out of the file's dictionary, so that the float32 copy goes as the model comes. `take` raises `GgufError` for
+    one that is missing or has another shape."""
 
     def __init__(self, path: Path, tensors: dict[str, NDArray[np.float32]], device: str, dtype: torch.dtype) -> None:
         self.path, self.tensors, self.device, self.dtype = path, tensors, device, dtype

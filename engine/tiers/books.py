@@ -28,7 +28,8 @@ class BooksError(RuntimeError):
 class TierBooks:
     """``slots`` slots of one tier, as arrays with one entry a slot: ``state``, ``hash`` (`NO_HASH`: none), ``owner``
     (num of the request it is held for, `NOBODY`), ``last_use`` (monotonic seconds, NaN: never), ``generation`` (rises
-    with every new content), ``readers`` (copies out of it under way), ``fill`` (tokens it holds). Read them; change them by the methods."""
+    with every new content), ``readers`` (copies out of it under way), ``fill`` (tokens it holds). Read them; change them
+    by the methods, which raise `BooksError` for what a slot's state does not allow."""
 
     def __init__(self, tier: int, name: str, slots: int) -> None:
         self.tier = tier

@@ -6,7 +6,10 @@ from engine.tiers.store import StoreError
 
 
 class ShutStore:
-    """Refuses whatever is asked of it: what cannot be kept below is computed again. ``why`` is a part of a sentence."""
+    """Refuses whatever is asked of it: what cannot be kept below is computed again. ``why`` is a part of a sentence.
+
+    Reading and writing raise `StoreError`.
+    """
 
     def __init__(self, name: str, slots: int, block_bytes: int, why: str) -> None:
         self.name = name

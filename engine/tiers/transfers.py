@@ -134,7 +134,10 @@ class Transfers:
         self.mover.close()
 
     def reopen(self, mover: CopyService) -> None:
-        """Go on with other stores, empty as the books are: no slot holds anything, and no copy is under way."""
+        """Go on with other stores, empty as the books are: no slot holds anything, and no copy is under way.
+
+        Raises RuntimeError where that is not so.
+        """
         if self.pending or any(books.counts[FREE] != books.slots for books in self.books):
             raise RuntimeError("the tiers are in use and cannot get other stores")
         self.mover = mover

@@ -54,7 +54,10 @@ def _file_table(part: str) -> str:
 
 
 def snapshot_page(text: str) -> str:
-    """``docs/snapshot.md`` with its tables made anew: each stands between two comments that name the part."""
+    """``docs/snapshot.md`` with its tables made anew: each stands between two comments that name the part.
+
+    Raises ValueError where they are missing.
+    """
     for part in FILE_PARTS:
         begin, end = f"<!-- numbers: {part or 'top'} -->", "<!-- end of numbers -->"
         head, found, rest = text.partition(begin)

@@ -40,7 +40,7 @@ def write_snapshot(
 
 
 def save_new(document: Mapping[str, Any], folder: Path, engine: str, wall: float, svg: str | None = None) -> list[Path]:
-    """`save` under `default_stem`, with ``-2``, ``-3``, … behind it while that is taken."""
+    """`save` under `default_stem`, with ``-2``, ``-3``, … behind it while that is taken. Raises `UserError` as `save`."""
     text, stem = dumps(document), default_stem(engine, wall)
     for number in range(1, MOST_ALIKE):
         with contextlib.suppress(NameTakenError):
