@@ -120,7 +120,12 @@ class TerminalDriver(LinuxDriver):
 
     def _in_loop(self, call: Any, *arguments: Any) -> None:
         with suppress(RuntimeError):  # the loop is closed: the app has ended already
-            self._loop.call_soon_threadsafe(call, *arguments)
+            self._loop.call_soon_threadsafe(self._as_the_app, call, arguments)
+
+    def _as_the_app(self, call: Any, arguments: tuple[Any, ...]) -> None:
+        """A thread and a signal's handler know nothing of the app, and a timer begun for them would not find it."""
+        with self._app._context():
+            call(*arguments)
 
     # Size
 

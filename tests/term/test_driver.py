@@ -1,6 +1,8 @@
 """The screen's way to a terminal that is set not to block, that claims odd sizes, or that is gone."""
 
+import asyncio
 import contextlib
+import contextvars
 import fcntl
 import os
 import pty
@@ -10,8 +12,10 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from textual._context import active_app
+from textual.app import App
 
-from kvtop.term.driver import LARGEST_SIZE, STANDARD_SIZE, hung_up, terminal_size
+from kvtop.term.driver import LARGEST_SIZE, STANDARD_SIZE, TerminalDriver, hung_up, terminal_size
 from kvtop.term.writer import TerminalWriter
 
 
@@ -84,3 +88,20 @@ def test_what_is_no_terminal_has_the_standard_size() -> None:
     os.close(writer)
     assert terminal_size(reader) == STANDARD_SIZE
     os.close(reader)
+
+
+def test_what_a_signal_or_a_thread_hands_over_is_done_as_the_app() -> None:
+    """A timer begun after a stop by force did not know its app, and the screen ended in an internal error at ``q``."""
+
+    async def hand_over() -> tuple[App[None], list[object]]:
+        app: App[None] = App()
+        driver = object.__new__(TerminalDriver)
+        driver._app, driver._loop = app, asyncio.get_running_loop()
+        found: list[object] = []
+        # Between two callbacks, where the system calls a signal's handler, nobody is the app.
+        contextvars.Context().run(driver._in_loop, lambda: found.append(active_app.get(None)))
+        await asyncio.sleep(0)
+        return app, found
+
+    app, found = asyncio.run(hand_over())
+    assert found == [app]
