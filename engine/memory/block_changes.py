@@ -35,6 +35,10 @@ class BlockChanges:
             self._is_dirty[block] = 1
             self._dirty.append(block)
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._dirty)
+
     def take(self) -> tuple[list[BlockRun], list[BlockHash]]:
         """Runs of the blocks, and hashes of the blocks, that changed since the last call; both ascending."""
         if not self._dirty:

@@ -95,9 +95,11 @@ class Telemetry:
 
     @property
     def has_news(self) -> bool:
-        tiers = self._engine.scheduler.tiers
+        """Something is to be told without an iteration; where the latest turns were passed over, of blocks nothing is."""
+        tiers, changes = self._engine.scheduler.tiers, self._engine.scheduler.pool.changes
         moved = tiers is not None and bool(tiers.traffic or tiers.news)
-        return bool(moved or len(self.log) or self._requests.has_news or self._status() != self._sent_status)
+        changed = not self.passed_over and (bool(changes) or (tiers is not None and any(b.dirty for b in tiers.books)))
+        return bool(moved or changed or len(self.log) or self._requests.has_news or self._status() != self._sent_status)
 
     # Frames.
 

@@ -8,15 +8,23 @@ import pytest
 
 from engine.core import Engine
 from engine.memory import column_copy
+from engine.memory.pool import BlockPool
+from engine.policies.policy_set import PolicySet
 from engine.scheduling.beam_steps import add_beams
 from engine.scheduling.forking import add_samples
+from engine.scheduling.scheduler import Scheduler
 from engine.serving import keyframes
 from engine.serving.request_facts import KEPT_FINISHED
 from engine.serving.telemetry import Telemetry
-from kvtop.protocol import MAX_FRAME_BYTES, AnyFrame, Keyframe, decode_frame, encode
+from engine.tiers.books import TierBooks
+from engine.tiers.tiers import Tiers
+from kvtop.protocol import MAX_FRAME_BYTES, AnyFrame, Geometry, Keyframe, PoolFacts, decode_frame, encode
 from kvtop.state import EngineState
-from tests.engine.fake_model import Clock, make_engine, request
+from kvtop.state.ledger import check
+from tests.engine.fake_model import Clock, FakeRunner, make_engine, request
 from tests.engine.serving.test_telemetry import _seen
+from tests.engine.tiers.late import LateMover, Trouble
+from tests.views.scene import hello
 
 
 @pytest.fixture(autouse=True)
@@ -183,3 +191,35 @@ def test_the_engine_of_the_crowd_keeps_its_books() -> None:
         engine.step()
     assert engine.scheduler.ledger_violations() == []
     assert engine.scheduler.totals.preemptions > 0
+
+
+def test_blocks_that_go_into_copies_while_nothing_runs_are_told_and_add_up() -> None:
+    """An idle engine stores cached blocks ahead of their eviction, and the copies take their time."""
+    pool, clock = BlockPool(16, 4), Clock()
+    tiers = Tiers(pool, [TierBooks(1, "host", 16)], LateMover([[0] * 4] * 16, trouble=Trouble(late=1.0)))
+    policies = PolicySet.of({"offload": "on_evict"})
+    engine = Engine(Scheduler(pool, policies, max_model_len=64, tiers=tiers), FakeRunner(), clock)
+    telemetry = Telemetry(engine, bytes_per_token=8, attention_mode="none")
+    state = EngineState()
+    pools = [PoolFacts(tier="device", blocks=16), PoolFacts(tier="host", blocks=16)]
+    for first in (hello(geometry=Geometry(block_size=4, pools=pools)), telemetry.keyframe()):
+        state.apply(through_the_wire(first), 0.0)
+    engine.scheduler.add(request(0, list(range(60)), max_tokens=2), clock())
+    while (step := engine.step()) is not None:
+        state.apply(through_the_wire(telemetry.frame(step)), 0.0)
+    assert pool.transfer_blocks
+    telemetry.begin_keyframe()
+    snapshot = telemetry.work_on_keyframe(1.0)
+    while telemetry.has_news:
+        frame = through_the_wire(telemetry.frame(None))
+        state.apply(frame, 0.0)
+        telemetry.begin_keyframe()
+        snapshot = telemetry.work_on_keyframe(1.0)
+    assert snapshot is not None
+    assert check(state) == []
+    told = everything(state)
+    gathered = decode_frame(snapshot.encode().line)
+    assert isinstance(gathered, Keyframe)
+    state.apply(gathered, 0.0)
+    assert check(state) == []
+    assert everything(state) == told
