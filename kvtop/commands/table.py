@@ -2,15 +2,16 @@
 
 from collections.abc import Sequence
 
+from kvtop.views.clusters import spell
 from kvtop.views.rows import clean
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns two blanks apart, each as wide as its widest cell. What cannot be drawn in one cell becomes ``?``."""
+    """Columns two blanks apart, each as wide as its widest cell."""
     cells = [list(headings), *([clean(cell) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
-    return "\n".join(lines)
+    return spell("\n".join(lines))
 
 
 def number(value: int | float | None) -> str:

@@ -27,4 +27,4 @@ def absorb(buffer: CellBuffer, update: ChopsUpdate | LayoutUpdate) -> None:
             # A chop that only touches the span may hold the widget below the one on top: Textual writes nothing of
             # it, so neither do we.
             if chop is not None and x < last and end > first:
-                put(y, x, table.cells(chop, x)[: end - x])
+                put(y, x, table.cells(chop, x), end)

@@ -9,6 +9,7 @@ from kvtop.term.look_table import BLOCK_LOOK, UNKNOWN, LookTable
 from kvtop.term.palette import LOOK_SHIFT
 from kvtop.term.sgr import PLAIN, Look, switch
 from kvtop.term.strip import BLANK, Cells
+from kvtop.views.clusters import CONTINUATION, FIRST_UNSTEADY, OVERFLOW, spell_out
 
 GROUPED_MOST: Final = 2000
 """Above this many runs most of the screen is new: neighbours follow each other, and encoding twice is not worth it."""
@@ -17,6 +18,7 @@ GAP_MOST: Final = 8
 """Unchanged cells worth looking at for writing them again instead of moving over them."""
 
 _CODE = (1 << LOOK_SHIFT) - 1
+_CONTINUATION = ord(CONTINUATION)
 
 
 class Run(NamedTuple):
@@ -48,11 +50,29 @@ class CellBuffer:
         """Whether rows wait for a `flush`; it may still find that they are as shown."""
         return bool(self._dirty)
 
-    def put(self, y: int, x: int, cells: Cells) -> None:
-        """Sets the wanted cells of row ``y`` from column ``x``; what lies outside the screen is cut off."""
+    def put(self, y: int, x: int, cells: Cells, end: int | None = None) -> None:
+        """Sets the wanted cells of row ``y`` from column ``x``; what lies outside the screen, or from ``end`` on, is cut off.
+
+        Of what is wide and cut in two, the half that is left is a blank.
+        """
         if 0 <= y < self.height and 0 <= x < self.width:
-            self._wanted[y, x : x + len(cells)] = cells[: self.width - x]
+            row, end = self._wanted[y], min(x + len(cells), self.width if end is None else end, self.width)
+            if x and self._is_second(row[x]):
+                row[x - 1] = self._blank_like(row[x - 1])
+            if end < self.width and self._is_second(row[end]):
+                row[end] = self._blank_like(row[end])
+            row[x:end] = cells[: end - x]
+            if x + len(cells) > end and self._is_second(cells[end - x]):
+                row[end - 1] = self._blank_like(row[end - 1])
             self._dirty.add(y)
+
+    @staticmethod
+    def _is_second(cell: np.uint32) -> bool:
+        return int(cell) & _CODE == _CONTINUATION
+
+    def _blank_like(self, cell: np.uint32) -> int:
+        number = int(cell) >> LOOK_SHIFT
+        return BLANK if self.table.looks[number].leaves_blanks_alone else number << LOOK_SHIFT | BLANK
 
     def distrust(self, y: int | None = None, x: int = 0, width: int | None = None) -> None:
         """Takes what the terminal shows (of the whole screen, or of part of a row) as unknown: it is sent again."""
@@ -77,6 +97,7 @@ class CellBuffer:
         blocks: list[str] = []
         runs: list[Run] = []
         rows: dict[int, list[int]] = {}
+        unsteady = False
         for y in sorted(self._dirty):
             wanted, shown = self._wanted[y], self._shown[y]
             changed = np.flatnonzero((wanted != shown) & (wanted != UNKNOWN))
@@ -85,6 +106,9 @@ class CellBuffer:
             if int(wanted[changed].max()) >> LOOK_SHIFT >= BLOCK_LOOK:
                 blocks.extend(self._blocks(y, wanted, shown, changed))
                 changed = np.flatnonzero((wanted != shown) & (wanted != UNKNOWN))
+            if (second := np.flatnonzero((wanted & _CODE) == _CONTINUATION)).size:
+                changed, overdraws = _with_neighbours(wanted, changed, second.tolist())
+                unsteady = unsteady or overdraws
             rows[y] = wanted.tolist()
             runs.extend(_runs(y, wanted, changed))
             shown[changed] = wanted[changed]
@@ -92,9 +116,10 @@ class CellBuffer:
         if not runs:
             return "".join(blocks)
         text = self._encode(runs, rows)
-        if 4 < len(runs) <= GROUPED_MOST:
+        # What may have been drawn over is drawn after it.
+        if 4 < len(runs) <= GROUPED_MOST and not unsteady:
             text = min(text, self._encode(_by_look(runs, self.table.looks), rows), key=_bytes)
-        return "".join(blocks) + text
+        return "".join(blocks) + spell_out(text)
 
     def _blocks(self, y: int, wanted: Cells, shown: Cells, changed: np.ndarray) -> Iterable[str]:
         """Paints the blocks among the changed cells, and notes what that has put on the terminal's row."""
@@ -145,6 +170,29 @@ class CellBuffer:
             codes.append(cell & _CODE)
         text = "".join(map(chr, codes))
         return text if _bytes(text) <= len(step) else step
+
+
+def _with_neighbours(wanted: Cells, changed: np.ndarray, second: list[int]) -> tuple[np.ndarray, bool]:
+    """Both cells of what is wide where one has changed, and those that an unsteady cluster may be drawn on.
+
+    Args:
+        wanted: The row.
+        changed: Columns that differ.
+        second: Columns of continuations.
+
+    Returns:
+        The columns to send, and whether there is an unsteady cluster among them.
+    """
+    sent = np.zeros(len(wanted), dtype=bool)
+    sent[changed] = True
+    unsteady = False
+    for x in second:
+        if x and (sent[x] or sent[x - 1]):
+            sent[x - 1 : x + 1] = True
+            if int(wanted[x - 1]) & _CODE >= FIRST_UNSTEADY:
+                sent[x + 1 : x + 1 + OVERFLOW] = unsteady = True
+    # Blocks are painted as they are, and not by cells.
+    return np.flatnonzero(sent & (wanted >> LOOK_SHIFT < BLOCK_LOOK)), unsteady
 
 
 def _runs(y: int, wanted: Cells, changed: np.ndarray) -> list[Run]:

@@ -19,6 +19,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from kvtop.term.paper import ASK
 from kvtop.term.paste import KeyParser
 from kvtop.term.writer import TerminalWriter
+from kvtop.views.clusters import spell_out, whole
 
 STDERR: Final = 2
 READ_BYTES: Final = 4096
@@ -126,6 +127,12 @@ class TerminalDriver(LinuxDriver):
         """A thread and a signal's handler know nothing of the app, and a timer begun for them would not find it."""
         with self._app._context():
             call(*arguments)
+
+    # Output
+
+    def write(self, data: str) -> None:
+        """What Textual has painted itself may hold cells (see `kvtop.views.clusters`)."""
+        super().write(data if data.isascii() else spell_out(whole(data)))
 
     # Size
 

@@ -41,6 +41,7 @@ from kvtop.term.palette import Palette
 from kvtop.term.paper import Paper, asked, told
 from kvtop.term.paste import PaperTold
 from kvtop.term.without_colour import WithoutColour
+from kvtop.views.clusters import spell, whole
 
 SYNC_START: Final = "\x1b[?2026h"
 SYNC_END: Final = "\x1b[?2026l"
@@ -221,7 +222,7 @@ class FrontBufferApp(App[Result], Generic[Result]):
                 safe_box=False,
             )
             console.print(update)
-            return console.export_svg(title=title, theme=theme)
+            return spell(whole(console.export_svg(title=title, theme=theme)))
 
         return svg
 

@@ -11,7 +11,7 @@ from textual.strip import Strip
 from kvtop.term.depth import ColourDepth
 from kvtop.term.palette import LOOK_SHIFT, Palette
 from kvtop.term.sgr import PLAIN, Look, switch
-from kvtop.term.strip import BLANK, Cells, CellStrip
+from kvtop.term.strip import BLANK, Cells, CellStrip, paired
 
 BLOCK_LOOK: Final = 2046
 """Cells of this "look" are part of a block: a stretch that is painted as one piece. The low bits number the block."""
@@ -39,7 +39,7 @@ class LookTable:
     """Turns strips into cells: 32-bit numbers whose equality means that they look the same on the screen.
 
     The palette's role bytes have the look numbers 0 to 255; styles of other widgets get the next free ones. What does
-    not fit one character a cell (wide or combining characters) becomes a *block*, painted as one piece. Control
+    not fit one character a cell (wide or combining characters that our own views did not draw) becomes a *block*, painted as one piece. Control
     characters and terminal hyperlinks are left out.
 
     Raises:
@@ -84,7 +84,7 @@ class LookTable:
         codes = np.frombuffer(joined.encode("utf-32-le", "replace"), dtype=np.uint32)
         cells = codes | np.repeat(np.array(numbers, dtype=np.uint32) << LOOK_SHIFT, lengths)
         cells[(codes == BLANK) & np.repeat(inkless, lengths)] = BLANK
-        return cells
+        return cells if joined.isprintable() else paired(cells)
 
     def _number(self, style: Style) -> tuple[int, bool]:
         known = self._styles.get(style)

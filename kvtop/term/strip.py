@@ -12,6 +12,7 @@ from textual.strip import Strip
 
 from kvtop.term.palette import LOOK_SHIFT, Palette
 from kvtop.term.sgr import PLAIN, switch
+from kvtop.views.clusters import CONTINUATION, FIRST_WIDE, whole
 from kvtop.views.rows import Row
 
 Cells = npt.NDArray[np.uint32]
@@ -19,12 +20,28 @@ Cells = npt.NDArray[np.uint32]
 BLANK: Final = 0x20
 """The cell of a space on plain paper: code point 32 in look 0."""
 
+_CODE = (1 << LOOK_SHIFT) - 1
 _RUN = re.compile(rb"(.)\1*", re.DOTALL)
 _CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), "?")
 
 
+def paired(cells: Cells) -> Cells:
+    """``cells`` in which both cells of what is wide look as the first, and the half of what was cut in two is a blank.
+
+    What is wide (see `kvtop.views.clusters`) is written at once, so it can have but one look.
+    """
+    codes = cells & _CODE
+    second = codes == ord(CONTINUATION)
+    first = codes >= FIRST_WIDE
+    lone = first & ~np.append(second[1:], False) | second & ~np.append(False, first[:-1])
+    cells[lone] = cells[lone] & ~np.uint32(_CODE) | BLANK
+    seconds = np.flatnonzero(second & ~lone)
+    cells[seconds] = cells[seconds - 1] & ~np.uint32(_CODE) | ord(CONTINUATION)
+    return cells
+
+
 class CellStrip(Strip):
-    """One row of single-width cells with a role each.
+    """One row of cells with a role each; two of them hold what is wide (see `kvtop.views.clusters`).
 
     Textual keeps a line as segments of text and style; building, cropping and encoding those is most of a frame. This
     strip keeps text and role bytes, slices them when it is cropped or divided, and makes segments only for what needs
@@ -47,7 +64,7 @@ class CellStrip(Strip):
         self._built: list[Segment] | None = None
         self._cells: Cells | None = None
         super().__init__((), len(text))
-        self._text = text if text.isprintable() else text.translate(_CONTROLS)
+        self._text = text if text.isprintable() else whole(text.translate(_CONTROLS))
         self.roles = roles
         self.palette = palette
 
@@ -87,7 +104,7 @@ class CellStrip(Strip):
             roles = np.frombuffer(self.roles, dtype=np.uint8)
             cells = codes | self.palette.cell_bits[roles]
             cells[(codes == BLANK) & self.palette.plain[roles]] = BLANK
-            self._cells = cells
+            self._cells = cells if self._text.isprintable() else paired(cells)
         return self._cells
 
     def __bool__(self) -> bool:

@@ -1,12 +1,13 @@
-"""The one shape in which every view hands text to a panel: a row of single-width cells, each with a role.
+"""The one shape in which every view hands text to a panel: a row of cells, each with a role.
 
 A *role* says what a cell means (a warning, a shared block, the third owner); a palette in `kvtop.term` says how
 that looks at a colour depth. Views know roles only, so they run and are tested without a terminal.
 """
 
-import unicodedata
 from enum import IntEnum
 from typing import NamedTuple
+
+from kvtop.views.clusters import in_cells
 
 HIGHLIGHT = 0x80
 """Added to a role: the cell is under a cursor, or belongs to what is selected."""
@@ -44,21 +45,16 @@ class Row(NamedTuple):
 
 
 def clean(text: str, limit: int = 256) -> str:
-    """``text`` as single-width printable cells: controls, escapes, wide and combining characters become ``?``.
+    """``text`` in printable cells, one character each (see `kvtop.views.clusters`): controls and escapes become ``?``.
 
     Names come from outside; a terminal must never interpret them, and a column must keep its width.
     """
     text = text[:limit]
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(
-        c if c.isprintable() and not unicodedata.combining(c) and unicodedata.east_asian_width(c) not in "WF" else "?"
-        for c in text
-    )
+    return text if text.isascii() and text.isprintable() else in_cells(text)
 
 
 class RowBuilder:
-    """Builds a `Row` left to right. Text given to `add` must already be single-width (see `clean`)."""
+    """Builds a `Row` left to right. Text given to `add` must already be in cells (see `clean`)."""
 
     def __init__(self) -> None:
         self._text: list[str] = []

@@ -12,6 +12,7 @@ from textual.widgets import Label, Static
 
 from kvtop.term.depth import ColourDepth
 from kvtop.views.block_states import role_of
+from kvtop.views.clusters import in_cells, spell_out, whole
 from kvtop.views.rows import HIGHLIGHT, Role, Row
 from tests.term.demo_app import DemoApp, Dialog
 from tests.term.driver import CountingDriver, driver_of
@@ -19,6 +20,8 @@ from tests.term.screen_of import differences, terminal, visible
 
 SIZES = [(100, 24), (80, 24), (120, 30)]
 GLYPHS = " ·▒█a7"
+SCRIPTS = [in_cells(text) for text in ("世", "한", "x\u0331\u0302", "👍", "👩‍👩‍👧", "🇩🇪", "❤️", "नि")]
+"""One and two cells wide; of the last ones pyte draws more than there is room for, or less."""
 ROLES = [
     Role.TEXT,
     role_of("free"),
@@ -41,7 +44,9 @@ class Fuzz:
 
     def _row(self, width: int) -> Row:
         pick = self.random.choices
-        return Row("".join(pick(GLYPHS, k=width)), bytes(pick(ROLES, k=width)))
+        parts = pick([*GLYPHS, *SCRIPTS], k=width)
+        roles = b"".join(bytes(pick(ROLES)) * len(part) for part in parts)
+        return Row("".join(parts)[:width], roles[:width])
 
     async def do(self, op: str) -> None:
         app, random_ = self.app, self.random
@@ -52,9 +57,11 @@ class Fuzz:
             for _ in range(random_.randrange(1, 30)):
                 y, x = random_.randrange(len(rows)), random_.randrange(90)
                 text, roles = rows[y]
+                new = random_.choice([*GLYPHS, *GLYPHS, *SCRIPTS])
+                end = x + len(new)
                 rows[y] = Row(
-                    text[:x] + random_.choice(GLYPHS) + text[x + 1 :],
-                    roles[:x] + bytes([random_.choice(ROLES)]) + roles[x + 1 :],
+                    (text[:x] + new + text[end:])[: len(text)],
+                    (roles[:x] + bytes([random_.choice(ROLES)]) * len(new) + roles[end:])[: len(text)],
                 )
             panel.show(rows)
         elif op == "list":
@@ -116,7 +123,7 @@ class Fuzz:
             for strip in line:
                 _forget_colours(strip)
         theirs, stream = terminal(self.width, self.height)
-        stream.feed(update.render_segments(app.console))
+        stream.feed(spell_out(whole(update.render_segments(app.console))))
         return differences(visible(self.ours), visible(theirs))
 
 

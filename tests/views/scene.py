@@ -1,6 +1,9 @@
 """A small engine as its frames describe it, for the views to draw."""
 
+import unicodedata
 from typing import Any
+
+from wcwidth import wcswidth
 
 from kvtop.protocol import (
     Batch,
@@ -20,6 +23,7 @@ from kvtop.protocol import (
     Verdict,
 )
 from kvtop.state import EngineState
+from kvtop.views.clusters import FIRST_UNSTEADY, spell, whole
 from kvtop.views.rows import Row
 
 NOW = 100.0
@@ -178,6 +182,20 @@ def check_rows(rows: list[Row], width: int, height: int | None = None) -> str:
     """All rows are ``width`` cells wide, and there are ``height``; returns their text."""
     for row in rows:
         assert len(row.text) == len(row.roles) == width, row
-        assert row.text.isprintable()
+        assert cells_drawn(row.text) == width
     assert height is None or len(rows) == height
-    return "\n".join(row.text for row in rows)
+    return "\n".join(spell(row.text) for row in rows)
+
+
+def cells_drawn(text: str) -> int:
+    """How many cells of a terminal ``text`` takes, by a table that is not ours, once it has been spelled again. It must hold
+    nothing that a terminal would interpret."""
+    drawn = spell(whole(text))
+    assert not {unicodedata.category(char) for char in drawn} & {"Cc", "Cs", "Co", "Zl", "Zp"}, ascii(drawn)
+    assert not set(drawn) & set("\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"), ascii(
+        drawn
+    )
+    # What terminals do not agree on is held to two cells by cursor movements.
+    unsteady = [char for char in whole(text) if ord(char) >= FIRST_UNSTEADY]
+    steady = "".join(char for char in whole(text) if ord(char) < FIRST_UNSTEADY)
+    return wcswidth(spell(steady)) + 2 * len(unsteady)
