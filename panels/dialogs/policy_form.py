@@ -122,9 +122,9 @@ class PolicyForm:
             self.note = f"type a {'whole ' if axis.kind == 'int' else ''}number"
             return None
         if axis.minimum is not None and value < axis.minimum:
-            self.note = f"at least {axis.minimum:g}"
+            self.note = f"at least {axis.minimum:.12g}"
         elif axis.maximum is not None and value > axis.maximum:
-            self.note = f"at most {axis.maximum:g}"
+            self.note = f"at most {axis.maximum:.12g}"
         else:
             return self.choose(value)
         return None
@@ -262,5 +262,5 @@ class PolicyForm:
         """Between which numbers the chosen axis may be set."""
         assert self.axis is not None
         low, high = self.axis.minimum, self.axis.maximum
-        parts = ["" if low is None else f"at least {low:g}", "" if high is None else f"at most {high:g}"]
+        parts = ["" if low is None else f"at least {low:.12g}", "" if high is None else f"at most {high:.12g}"]
         return ", ".join(part for part in parts if part)

@@ -1,4 +1,4 @@
-"""Running the app in tests: a synthetic engine, time by hand, a pretended control socket."""
+"""Running the app in tests: what an engine was recorded saying, time by hand, a pretended control socket."""
 
 import asyncio
 import functools
@@ -18,7 +18,9 @@ from kvtop.protocol import Command, Reply
 from kvtop.term.cell_panel import CellPanel
 from kvtop.term.depth import ColourDepth
 from kvtop.views.glyphs import ASCII, UNICODE
-from tests.app.synthetic import SyntheticEngine, SyntheticSource
+from tests.app.live_engine import LiveEngine
+from tests.app.sources import HandFedSource
+from tests.recording import RecordedEngine
 
 
 def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -57,9 +59,7 @@ def agreeing(command: Command) -> Reply:
 class Bench:
     """The app under test with everything around it."""
 
-    def __init__(
-        self, source: SyntheticSource, folder: Path, answer: Callable[[Command], Reply], **options: Any
-    ) -> None:
+    def __init__(self, source: HandFedSource, folder: Path, answer: Callable[[Command], Reply], **options: Any) -> None:
         self.source = source
         self.time = 100.0
         self.control = FakeControl(answer)
@@ -77,6 +77,13 @@ class Bench:
         )
         self.app = KvtopApp([self.screen], **{"depth": ColourDepth.INDEXED, "ticking": False, **options})
         self.pilot: Pilot[int] = None  # type: ignore[assignment]
+
+    @property
+    def engine(self) -> LiveEngine:
+        """The engine that the bench was made with."""
+        engine = self.source.engine
+        assert isinstance(engine, LiveEngine)
+        return engine
 
     async def iterate(self, count: int = 1, seconds: float = 0.05) -> None:
         """So many iterations of the engine, each with a tick of the screen."""
@@ -128,20 +135,20 @@ async def bench(
     folder: Path,
     *,
     size: tuple[int, int] = (80, 24),
-    engine: SyntheticEngine | None = None,
-    source: SyntheticSource | None = None,
+    engine: LiveEngine | None = None,
+    source: HandFedSource | None = None,
     warm: int = 300,
     answer: Callable[[Command], Reply] = agreeing,
     headless: bool = True,
     notifications: bool = True,
     **options: Any,
 ) -> AsyncIterator[Bench]:
-    """The app on an engine that has run ``warm`` iterations, its first frame drawn."""
+    """The app, its first frame drawn: on a recorded engine that runs, or on ``engine`` once it has run ``warm`` iterations,
+    or on ``source``."""
     if source is None:
-        engine = engine or SyntheticEngine()
-        for _ in range(warm):
+        for _ in range(warm if engine is not None else 0):
             engine.step()
-        source = SyntheticSource(engine)
+        source = HandFedSource(engine or RecordedEngine())
     made = Bench(source, folder, answer, **options)
     async with made.app.run_test(size=size, headless=headless, notifications=notifications) as pilot:
         made.pilot = pilot

@@ -11,7 +11,7 @@ from textual.events import Key
 
 from kvtop.sources.base import Item, LinkDown, LinkUp
 from tests.app.harness import Bench
-from tests.app.synthetic import SyntheticSource
+from tests.app.sources import HandFedSource
 from tests.perf.big_engine import BigEngine
 
 BLOCKS, REQUESTS = 600, 40
@@ -50,7 +50,7 @@ STATES = (
 )
 
 
-class Night(SyntheticSource):
+class Night(HandFedSource):
     """Each of its engines is a new run of the same: what one tells, the next tells again."""
 
     def __init__(self) -> None:

@@ -6,15 +6,22 @@ from typing import Any
 
 import pytest
 
+from engine.policies.policy_set import protocol_axes
 from kvtop.protocol import Command, Reply, SetPolicy
 from kvtop.sources.base import LinkUp
 from kvtop.sources.control import ControlError
 from panels.dialogs.dialog import Dialog
 from tests.app.harness import Bench, agreeing, bench, in_loop
-from tests.app.synthetic import SyntheticEngine, SyntheticSource
+from tests.app.live_engine import LiveEngine
+from tests.app.sources import HandFedSource
 
 TO_RESERVING = ("P", "enter", "k", "enter")
 """Opens the policies, takes the first axis (capacity), goes one up from max_utilization."""
+
+AXES = [axis.name for axis in protocol_axes()]
+TO_PREFIX_CACHE, TO_MAX_RUNNING = (
+    ("P", *["j"] * AXES.index(axis), "enter") for axis in ("prefix_cache", "max_running")
+)
 
 
 def _card(b: Bench) -> str:
@@ -31,7 +38,7 @@ async def test_a_policy_change_is_previewed_confirmed_and_dated(tmp_path: Path) 
     async with bench(tmp_path) as b:
         await b.press("P")
         assert "▸ capacity" in b.text("card")
-        assert "max_running" in b.text("card")
+        assert "victim" in b.text("card")
         await b.press("enter")
         assert "● max_utilization  now" in b.text("card")
         await b.press("k", "enter")
@@ -80,7 +87,7 @@ async def test_the_transition_is_offered_where_the_present_may_break_the_rule(tm
 @in_loop
 async def test_a_switch_has_no_transition_and_the_value_in_force_asks_nothing(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
-        await b.press("P", "j", "j", "enter", "enter")
+        await b.press(*TO_PREFIX_CACHE, "enter")
         assert "prefix_cache is on already" in b.text("card")
         assert _sent(b) == []
         await b.press("j", "enter")
@@ -93,13 +100,14 @@ async def test_a_switch_has_no_transition_and_the_value_in_force_asks_nothing(tm
 
 
 @pytest.mark.parametrize(
-    ("typed", "says"), [("", "type a whole number"), ("0", "at least 1"), ("99", "at most 64"), ("1.5", "whole number")]
+    ("typed", "says"),
+    [("", "type a whole number"), ("0", "at least 1"), ("70000", "at most 65536"), ("1.5", "whole number")],
 )
 def test_numbers_out_of_bounds_are_refused_in_words(typed: str, says: str, tmp_path: Path) -> None:
     @in_loop
     async def run() -> None:
         async with bench(tmp_path) as b:
-            await b.press("P", "j", "j", "j", "enter", *[{".": "full_stop"}.get(c, c) for c in typed], "enter")
+            await b.press(*TO_MAX_RUNNING, *[{".": "full_stop"}.get(c, c) for c in typed], "enter")
             assert says in b.text("card")
             assert _sent(b) == []
 
@@ -107,9 +115,17 @@ def test_numbers_out_of_bounds_are_refused_in_words(typed: str, says: str, tmp_p
 
 
 @in_loop
+async def test_a_bound_of_seven_digits_is_written_out(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        await b.press("P", *["j"] * AXES.index("token_budget"), "enter", *"9999999", "enter")
+        assert "at most 1048576" in b.text("card").split("token_budget", 1)[1]
+        assert "e+06" not in b.text("card")
+
+
+@in_loop
 async def test_lowering_a_limit_offers_the_transition_and_raising_it_does_not(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
-        await b.press("P", "j", "j", "j", "enter", "4", "enter")
+        await b.press(*TO_MAX_RUNNING, "4", "enter")
         await b.until(lambda: "what it will do" in b.text("card"))
         assert "● drain" in b.text("card")
         await b.press("escape", "backspace", "2", "0", "enter")
@@ -187,9 +203,8 @@ def test_cancel_comes_first(key: str, tmp_path: Path) -> None:
 
 @in_loop
 async def test_a_paused_engine_is_offered_to_go_on(tmp_path: Path) -> None:
-    async with bench(tmp_path) as b:
-        assert b.source.engine is not None
-        b.source.engine.status = "paused"
+    async with bench(tmp_path, engine=LiveEngine()) as b:
+        b.engine.pause()
         await b.iterate(1)
         assert "PAUSED" in b.text("header")
         await b.press("E", "tab", "enter")
@@ -237,10 +252,10 @@ async def test_dialogs_fit_the_smallest_terminal(tmp_path: Path) -> None:
 
 @in_loop
 async def test_a_command_the_engine_does_not_take_is_not_offered(tmp_path: Path) -> None:
-    engine = SyntheticEngine()
+    engine = LiveEngine()
     for _ in range(100):
         engine.step()
-    source = SyntheticSource()
+    source = HandFedSource()
     source.put(LinkUp(), engine.hello().model_copy(update={"commands": ["set_policy"]}), engine.keyframe())
     async with bench(tmp_path, source=source) as b:
         for keys, command in ((("E",), "pause"), (("C",), "compact"), (("2", "j", "i"), "pin"), (("u",), "unpin")):

@@ -2,11 +2,11 @@
 
 from kvtop.state.engine_state import EngineState
 from kvtop.state.freeze import frozen
-from tests.app.synthetic import SyntheticEngine
+from tests.app.live_engine import LiveEngine
 
 
 def test_a_frozen_state_stands_still_while_the_live_one_goes_on() -> None:
-    engine = SyntheticEngine()
+    engine = LiveEngine()
     state = EngineState()
     state.apply(engine.hello(), 0.0)
     state.apply(engine.keyframe(), 0.0)

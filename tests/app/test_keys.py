@@ -19,6 +19,7 @@ from panels.footer import footer_row
 from panels.queue import QueuePanel
 from panels.tiers import TiersPanel
 from tests.app.harness import Bench, bench, in_loop
+from tests.app.live_engine import LiveEngine
 
 Check = Callable[[Bench, str], Awaitable[None]]
 
@@ -118,7 +119,7 @@ async def _compact(b: Bench, key: str) -> None:
     await b.press("tab", "enter")
     await b.until(lambda: "took effect at iteration 4,711" in b.text("card"))
     assert [c.model_dump(exclude_none=True) for c in b.control.sent] == [
-        {"id": "compact", "run": "synthetic-1", "type": "compact"}
+        {"id": "compact", "run": "run-1", "type": "compact"}
     ]
 
 
@@ -252,10 +253,8 @@ def _selects(start: tuple[str, ...], place: Callable[[int], int]) -> Check:
 
 def _queue_first(start: tuple[str, ...], place: Callable[[int], int]) -> Check:
     async def check(b: Bench, key: str) -> None:
-        engine = b.source.engine
-        assert engine is not None
-        while len(engine.waiting) < 12:
-            engine._arrive()
+        while len(b.engine.waiting) < 12:
+            b.engine.arrive()
         await b.iterate(1)
         await b.press("3", *start, key)
         assert b.screen.panel(QueuePanel).first == place(b.screen.panel(QueuePanel).body_height)
@@ -393,8 +392,8 @@ CHECKS: dict[tuple[str, str], Check] = {
     ("dialogs", "back"): _goes_in_dialog(("P", "enter"), "policies"),
     ("dialogs", "next"): _goes_in_dialog(("E",), "> Pause <"),
     ("dialogs", "previous"): _goes_in_dialog(("E",), "> Pause <"),
-    ("dialogs", "down"): _goes_in_dialog(("P",), "▸ queue_order"),
-    ("dialogs", "up"): _goes_in_dialog(("P", "j", "j"), "▸ queue_order"),
+    ("dialogs", "down"): _goes_in_dialog(("P",), "▸ order"),
+    ("dialogs", "up"): _goes_in_dialog(("P", "j", "j"), "▸ order"),
     ("help and tables", "close"): _closes_help,
     ("help and tables", "down"): _scrolls_help((), lambda page, last: 1),
     ("help and tables", "up"): _scrolls_help(("j", "j"), lambda page, last: 1),
@@ -417,7 +416,8 @@ def test_every_action_has_a_check() -> None:
 def test_key(place: str, action: Action, tmp_path: Path) -> None:
     @in_loop
     async def run() -> None:
-        async with bench(tmp_path) as b:
+        engine = LiveEngine() if place == "queue" else None
+        async with bench(tmp_path, engine=engine) as b:
             await CHECKS[place, action.name](b, action.keys[0])
 
     run()

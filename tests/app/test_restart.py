@@ -2,29 +2,24 @@
 
 from pathlib import Path
 
-from kvtop.protocol import Hello, Reply, RequestChange
+from kvtop.protocol import Reply, RequestChange
 from kvtop.sources.base import LinkDown, LinkUp
 from panels.dialogs.dialog import Dialog
 from panels.dialogs.pager import PagerScreen
 from tests.app.harness import Bench, bench, in_loop
-from tests.app.synthetic import SyntheticEngine
+from tests.app.live_engine import LiveEngine
 
 ON_REQUESTS = ("x", "X", "i", "u")
 ON_ENGINE = ("E", "R", "C")
 
 
-def new_run(engine: SyntheticEngine, run: str) -> Hello:
-    hello = engine.hello()
-    return hello.model_copy(update={"engine": hello.engine.model_copy(update={"run": run})})
-
-
-async def restart(b: Bench, run: str = "synthetic-2") -> None:
+async def restart(b: Bench, run: str = "run-2") -> None:
     """The engine is gone and comes back; its requests have the numbers of the old ones."""
-    engine = SyntheticEngine(seed=99)
+    engine = LiveEngine(seed=99, run=run)
     for _ in range(300):
         engine.step()
     b.source.engine = engine
-    b.source.put(LinkDown("the engine left: shutting down", True), LinkUp(), new_run(engine, run), engine.keyframe())
+    b.source.put(LinkDown("the engine left: shutting down", True), LinkUp(), engine.hello(), engine.keyframe())
     await b.tick()
 
 
@@ -38,7 +33,7 @@ async def test_a_dialog_opened_before_a_restart_says_so_and_does_nothing(tmp_pat
         for number, key in enumerate(ON_REQUESTS + ON_ENGINE):
             await b.press("2", "g", key)
             assert isinstance(b.app.screen, Dialog), key
-            await restart(b, f"synthetic-again-{number}")
+            await restart(b, f"run-again-{number}")
             assert "The engine has been restarted: the run that this was about is over" in said(b), key
             assert "> Close <" in said(b)
             await b.press("tab", "enter")
@@ -53,7 +48,7 @@ async def test_every_command_carries_the_run_that_was_shown(tmp_path: Path) -> N
             await b.press("2", "g", key, "tab", "enter")
             await b.until(lambda: "took effect" in b.text("card"))
             await b.press("enter")
-        assert [command.run for command in b.control.sent] == ["synthetic-1"] * 7
+        assert [command.run for command in b.control.sent] == ["run-1"] * 7
 
 
 @in_loop
@@ -67,16 +62,16 @@ async def test_the_policy_dialog_shows_the_new_runs_policies(tmp_path: Path) -> 
         await b.until(lambda: "what it will do" in b.text("card"))
         await b.press("tab", "enter")
         await b.until(lambda: "took effect" in b.text("card"))
-        assert [command.run for command in b.control.sent] == ["synthetic-1", "synthetic-2", "synthetic-2"]
+        assert [command.run for command in b.control.sent] == ["run-1", "run-2", "run-2"]
 
 
 @in_loop
 async def test_the_policy_dialog_follows_what_others_set(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
         await b.press("P")
-        b.screen.feed.live.policy["max_running"] = 7
+        b.screen.feed.live.policy["victim"] = "most_blocks"
         await b.tick()
-        assert "max_running               7 requests" in b.text("card")
+        assert "victim                    most_blocks" in b.text("card")
         await b.press("enter", "k", "enter")
         await b.until(lambda: "what it will do" in b.text("card"))
         b.screen.feed.live.policy = {**b.screen.feed.live.policy, "capacity": "guaranteed_no_evict"}
@@ -137,14 +132,13 @@ async def test_what_was_wanted_of_a_request_is_not_done_to_its_namesake(tmp_path
 
 @in_loop
 async def test_a_dialog_without_a_connection_waits_for_it(tmp_path: Path) -> None:
-    async with bench(tmp_path) as b:
+    async with bench(tmp_path, engine=LiveEngine()) as b:
         await b.press("E")
         b.source.put(LinkDown("the engine closed the connection", True))
         await b.tick()
         assert "No connection to the engine: the engine closed the connection" in said(b)
         assert "Pause ]" not in said(b)
-        assert b.source.engine is not None
-        b.source.put(LinkUp(), b.source.engine.hello(), b.source.engine.keyframe())
+        b.source.put(LinkUp(), b.engine.hello(), b.engine.keyframe())
         await b.tick()
         await b.press("tab", "enter")
         await b.until(lambda: "took effect" in b.text("card"))
@@ -168,10 +162,9 @@ async def test_a_request_that_ended_under_its_dialog_is_left_alone(tmp_path: Pat
 
 @in_loop
 async def test_somebody_else_has_paused_it(tmp_path: Path) -> None:
-    async with bench(tmp_path) as b:
+    async with bench(tmp_path, engine=LiveEngine()) as b:
         await b.press("E")
-        assert b.source.engine is not None
-        b.source.engine.status = "paused"
+        b.engine.pause()
         await b.iterate(1)
         assert "The engine is paused already" in said(b)
         await b.press("tab", "enter")

@@ -4,13 +4,13 @@ from pathlib import Path
 
 from kvtop.protocol import IterationFrame, Status
 from tests.app.harness import Bench, bench, in_loop
-from tests.app.synthetic import SyntheticEngine
+from tests.app.live_engine import LiveEngine
 
 SIZES = {"host": 96, "disk": 200}
 
 
-def engine() -> SyntheticEngine:
-    return SyntheticEngine(tiers=SIZES, arrivals=0.2)
+def engine() -> LiveEngine:
+    return LiveEngine(tiers=SIZES, arrivals=0.1)
 
 
 @in_loop
@@ -24,7 +24,7 @@ async def test_on_a_small_screen_tiers_and_queue_take_turns(tmp_path: Path) -> N
         lines = b.text("tiers").splitlines()
         assert lines[0].startswith("▸5 tiers: ")
         assert lines[0].rstrip("─ ").endswith("MB/s 5s · hit 60s")
-        assert [line.split()[0] for line in lines[1:4]] == ["tier", "host", "disk"]
+        assert [line.split()[0] for line in lines[1:5]] == ["tier", "device", "host", "disk"]
         assert "3 queue" not in b.text()
         await b.press("3")
         await b.iterate(1)
@@ -84,7 +84,7 @@ async def _swapped(b: Bench) -> int:
 
 @in_loop
 async def test_a_warning_of_the_watchdog_gets_a_line_and_gives_it_back(tmp_path: Path) -> None:
-    async with bench(tmp_path) as b:
+    async with bench(tmp_path, engine=LiveEngine()) as b:
         assert len(b.text("header").splitlines()) == 3
         await _say(b, Status(state="running", warning="nobody gets a token", warning_since=0.0))
         assert "nobody gets a token" in b.text("header").splitlines()[3]
@@ -93,8 +93,7 @@ async def test_a_warning_of_the_watchdog_gets_a_line_and_gives_it_back(tmp_path:
 
 
 async def _say(b: Bench, status: Status) -> None:
-    assert b.source.engine is not None
-    told = b.source.engine.step(only_time=True)
+    told = b.engine.step(only_time=True)
     b.source.put(IterationFrame.model_validate(told.model_dump() | {"status": status.model_dump()}))
     await b.tick()
     await b.tick()

@@ -13,7 +13,7 @@ from panels.dialogs.help_text import help_rows
 from panels.dialogs.wrapping import wrapped
 from panels.panel import title_row, with_rule
 from panels.zoom import ZOOMS
-from tests.app.synthetic import SyntheticEngine
+from tests.app.live_engine import LiveEngine
 
 
 @pytest.mark.parametrize("width", [20, 60, 80, 200])
@@ -52,7 +52,7 @@ def test_wrapping_loses_no_word_and_no_width() -> None:
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
 @pytest.mark.parametrize("width", [56, 76, 150])
 def test_help_explains_every_key_number_glyph_and_policy(glyphs: Glyphs, width: int) -> None:
-    hello = SyntheticEngine().hello()
+    hello = LiveEngine().hello()
     rows = help_rows(width, hello, glyphs, SECTIONS)
     assert all(len(row.text) == len(row.roles) <= width for row in rows)
     text = " ".join(" ".join(row.text for row in rows).split())

@@ -37,7 +37,9 @@ from kvtop.term.front_buffer import FrontBufferApp  # noqa: E402
 from kvtop.views.rows import Row  # noqa: E402
 from panels.block_map import BlockMapPanel  # noqa: E402
 from panels.panel import Tick  # noqa: E402
-from tests.app.synthetic import ACTIVE, CACHED, FREE, SHARED, SyntheticEngine, SyntheticSource  # noqa: E402
+from tests.app.live_engine import LiveEngine  # noqa: E402
+from tests.app.sources import HandFedSource  # noqa: E402
+from tests.perf.big_engine import ACTIVE, CACHED, FREE, SHARED  # noqa: E402
 from tests.term.driver import CountingDriver, driver_of  # noqa: E402
 
 SIZE: Final = (200, 50)
@@ -49,13 +51,13 @@ BOUNDS: Final = {"map": 1024, "screen": 4096}
 
 
 class Engine:
-    """The synthetic engine's requests, queue, events and numbers, with ``blocks`` blocks of its own."""
+    """The real engine's requests, queue, events and numbers, with ``blocks`` blocks of its own."""
 
     def __init__(self, blocks: int, seed: int = 3) -> None:
         self.blocks = blocks
         self._random = random.Random(seed)
         # Few blocks of its own: it is there for requests and numbers, which do not depend on the pool's size.
-        self._inner = SyntheticEngine(blocks=400, seed=seed, arrivals=0.2)
+        self._inner = LiveEngine(blocks=400, seed=seed, arrivals=0.2)
         for _ in range(400):
             self._inner.step()
 
@@ -76,7 +78,7 @@ class Engine:
         return self._inner.keyframe().model_copy(update={"blocks": runs, "hashes": [], "ages": []})
 
     def frame(self) -> IterationFrame:
-        """One iteration: what the synthetic engine did, and 64 random changes of blocks."""
+        """One iteration: what the engine did, and 64 random changes of blocks."""
         blocks = sorted(self._random.sample(range(self.blocks), CHANGES))
         runs = [self._run(block, 1) for block in blocks]
         return self._inner.step().model_copy(update={"blocks": runs, "hashes": []})
@@ -188,7 +190,7 @@ def map_alone(blocks: int, frames: int, stock: bool) -> Cost:
 
 def whole_screen(blocks: int, frames: int, stock: bool) -> Cost:
     engine = Engine(blocks)
-    source = SyntheticSource()
+    source = HandFedSource()
     source.put(*engine.opening())  # type: ignore[arg-type]
     screen = EngineScreen(Feed(source), Commander(None))
     app = KvtopApp([screen], driver_class=CountingDriver, depth=ColourDepth.TRUECOLOR, ticking=False)

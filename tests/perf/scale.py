@@ -30,7 +30,7 @@ from kvtop.app.engine_screen import EngineScreen  # noqa: E402
 from kvtop.app.feed import Feed  # noqa: E402
 from kvtop.sources.base import LinkUp  # noqa: E402
 from kvtop.term.depth import ColourDepth  # noqa: E402
-from tests.app.synthetic import SyntheticSource  # noqa: E402
+from tests.app.sources import HandFedSource  # noqa: E402
 from tests.perf import rest, viewer  # noqa: E402
 from tests.perf.big_engine import BigEngine  # noqa: E402
 from tests.term.driver import CountingDriver  # noqa: E402
@@ -59,7 +59,7 @@ class Screen:
     """The app on a made-up engine, drawn as for a real terminal that only counts."""
 
     def __init__(self, blocks: int, requests: int, folder: Path) -> None:
-        self.engine, self.source = BigEngine(blocks, requests), SyntheticSource()
+        self.engine, self.source = BigEngine(blocks, requests), HandFedSource()
         self.source.put(LinkUp(), self.engine.hello(), self.engine.keyframe())
         self.screen = EngineScreen(Feed(self.source), Commander(None), snapshot_folder=folder)
         self.app = KvtopApp([self.screen], driver_class=CountingDriver, depth=ColourDepth.TRUECOLOR, ticking=False)
