@@ -16,9 +16,10 @@ async def test_two_engines_are_followed_and_the_one_in_sight_is_drawn(tmp_path: 
         source = HandFedSource(LiveEngine(blocks=128, arrivals=1.0))
         other = EngineScreen(Feed(source), Commander(None), now=lambda: b.time)
         b.app.engines.append(other)
+        header = b.text("header")
         await b.app.push_screen(other)
         await b.pilot.pause()
-        shown, header = b.screen.map.rows, b.text("header")
+        shown = b.screen.map.rows
         source.run(5)
         await b.iterate(20)
         assert other.feed.live.iteration == 5
