@@ -140,7 +140,8 @@ class Engine:
                 attempt.output = self.runner.run((), plan.copies)
             attempt.copied = True
         except Exception as error:
-            attempt.fail(f"copying {counted(len(plan.copies), 'block')} failed", error)
+            what = f"copying {counted(len(plan.copies), 'block')} failed"
+            attempt.fail(f"{what}, so all that runs ends and the prefix cache, pins too, is emptied", error)
             return attempt
         while plan.items:
             try:

@@ -159,6 +159,7 @@ def test_copies_that_fail_end_all_that_runs_and_nothing_is_found_any_more() -> N
     assert armed, "samples of a prompt that ends in a block have to copy it"
     assert {output.finish_reason for handle in handles for output in handle.result(0.0)} == {"error"}
     assert it.engine.scheduler.pool.cached_blocks == 0
+    assert "the prefix cache, pins too, is emptied: RuntimeError: out of memory" in (it.events("fault")[0].detail or "")
     late = it.submit(PROMPTS[1], 6)
     it.run_out()
     assert late.result(0.0)[0].token_ids == clean_outputs()[1]
