@@ -16,10 +16,10 @@ import numpy as np
 from engine.memory.blocks import ACTIVE, CACHED, FREE, NOBODY, PINNED, SHARED, TRANSFER
 from engine.memory.pins import Pins, pin_violations
 from engine.memory.prefix import NO_HASH
-from engine.requests.request import Request, RequestState
+from engine.requests.request import Request
 from engine.scheduling.invariants import beams, promise, table_contents, table_shape
 from engine.scheduling.ledger import violations
-from engine.scheduling.roster import Roster
+from engine.scheduling.roster import ADMITTED_STATES, Roster
 from engine.tiers.ledger import tier_pieces
 from kvtop.protocol import BLOCK_STATES
 
@@ -28,8 +28,6 @@ PIECE = 2_048
 
 REQUESTS_AT_ONCE = 64
 """The same for requests that hold nothing."""
-
-RUNS = (RequestState.PREFILL, RequestState.DECODE, RequestState.LOADING)
 
 
 class Audit:
@@ -96,14 +94,14 @@ class Audit:
         listed = len(roster.running) + len(roster.waiting)
         if listed != len(roster.requests) or any(r.num not in roster.requests for r in roster.running):
             found.append(f"{len(roster.requests)} requests are live, but running and waiting lists hold {listed}")
-        runs = sum(request.state in RUNS for request in roster.requests.values())
+        runs = sum(request.state in ADMITTED_STATES for request in roster.requests.values())
         if runs != len(roster.running):
             found.append(f"{runs} live requests run by their state, the running list holds {len(roster.running)}")
         return found
 
     def _request(self, request: Request) -> list[str]:
         roster, pool = self._roster, self._roster.pool
-        if request.state not in RUNS:
+        if request.state not in ADMITTED_STATES:
             if request.block_table or request.computed_tokens or request.reserved_blocks:
                 return [f"request {request.id} waits but it holds blocks, computed tokens or a promise"]
             return []

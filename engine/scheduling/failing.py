@@ -6,9 +6,9 @@ from engine.memory.pins import Pins
 from engine.memory.prefix import NO_HASH
 from engine.requests.batch import BatchItem
 from engine.requests.members import awake_of
-from engine.requests.request import NULL_BLOCK, FinishReason, Request, RequestState
+from engine.requests.request import NULL_BLOCK, FinishReason, Request
 from engine.scheduling.beam_steps import end
-from engine.scheduling.roster import RUNNING_STATES, Roster
+from engine.scheduling.roster import ADMITTED_STATES, Roster
 
 
 def fail(roster: Roster, pins: Pins, request: Request, why: str, now: float) -> list[Request]:
@@ -29,7 +29,7 @@ def fail_items(roster: Roster, items: Sequence[BatchItem] | None, why: str, now:
     """These items could not be computed: all of them end with an error, or (None) all that run. Returns them."""
     finished: list[Request] = []
     for request in list(roster.running) if items is None else [item.request for item in items]:
-        if request.state in RUNNING_STATES or request.state is RequestState.LOADING:
+        if request.state in ADMITTED_STATES:
             members = [request] if request.beam is None else request.beam.seen
             end(roster, request, FinishReason.ERROR, now, why)
             finished += members

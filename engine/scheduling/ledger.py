@@ -13,7 +13,7 @@ from engine.memory.pool import BlockPool
 from engine.memory.prefix import NO_HASH
 from engine.requests.request import Request, RequestState
 from engine.scheduling.invariants import beams, promise, table_contents, table_shape
-from engine.scheduling.roster import Roster
+from engine.scheduling.roster import ADMITTED_STATES, Roster
 from engine.tiers.ledger import tier_violations
 from kvtop.protocol import BLOCK_STATES
 
@@ -64,7 +64,7 @@ def _queues(roster: Roster) -> list[str]:
     if listed != sorted(roster.requests):
         found.append(f"live requests are {sorted(roster.requests)}, but running and waiting lists hold {listed}")
     for request in running:
-        if request.state not in (RequestState.PREFILL, RequestState.DECODE, RequestState.LOADING):
+        if request.state not in ADMITTED_STATES:
             found.append(f"request {request.id} is in the running list but is {request.state}")
     for request in waiting:
         if request.state not in (RequestState.WAITING, RequestState.PREEMPTED):

@@ -22,6 +22,10 @@ from engine.scheduling.waiting import Waiting, WaitingQueue
 from engine.tiers.tiers import Tiers
 
 RUNNING_STATES = (RequestState.PREFILL, RequestState.DECODE)
+"""Of those that compute."""
+
+ADMITTED_STATES = (*RUNNING_STATES, RequestState.LOADING)
+"""Of all in `Roster.running`: they compute, or wait for blocks that come for them."""
 
 
 class Roster:
@@ -90,7 +94,7 @@ class Roster:
     def end(self, request: Request, reason: FinishReason, now: float, detail: str | None = None) -> None:
         """A live request is finished, wherever it is; it gives up what it holds. Samples of its prompt that did not fork
         off yet end with it; of its beams see `engine.scheduling.beam_steps.end`."""
-        if request.state in RUNNING_STATES or request.state is RequestState.LOADING:
+        if request.state in ADMITTED_STATES:
             self._running.remove(request)
             self.release(request, now)
         else:

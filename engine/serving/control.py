@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.core import Engine
-from engine.requests.request import Request, RequestState
+from engine.requests.request import Request
+from engine.scheduling.roster import ADMITTED_STATES
 from engine.serving.telemetry import Telemetry
 from engine.words import counted
 from kvtop.protocol.commands import (
@@ -77,7 +78,7 @@ class Control:
 
     def _preempt(self, command: Preempt, asker: PendingCommand) -> Done:
         scheduler, request = self._engine.scheduler, self._find(command.request)
-        if request.state not in (RequestState.PREFILL, RequestState.DECODE, RequestState.LOADING):
+        if request.state not in ADMITTED_STATES:
             raise Refused(f"{request.id} is {request.state}, only a running request can be preempted")
         cause = f"command of uid {asker.uid} pid {asker.pid}"
         self._telemetry.log.preempted(scheduler.preempt(request, self._engine.clock(), cause))
