@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup model demo test check docs screenshots perf overnight slow clean
+.PHONY: setup model demo test check docs generated screenshots perf overnight slow clean
 
 setup: $(VENV)/.ready
 
@@ -40,6 +40,9 @@ slow: setup model  ## what takes minutes: golden outputs under all policies, lon
 docs: setup
 	$(BIN)/python -m kvtop.protocol.document
 	$(BIN)/python -m kvtop.app.manual
+
+generated: docs  ## all that is made from the code and committed: pages, and what the screen's tests look at
+	$(BIN)/python -m tests.record
 
 screenshots: setup
 	$(BIN)/python -m tests.screenshots
