@@ -4,7 +4,7 @@ Whatever passes here can be served, shown and told to every viewer: no value of 
 of it is checked in the thread of whoever asks.
 """
 
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Sequence, Set, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,8 @@ class Submission:
         check_penalty(self.length_penalty)
         if self.arrival is not None:
             self._become("arrival", real("arrival", self.arrival))
+            if self.arrival < 0:  # no clock showed it, and everybody's percentiles would be of its wait
+                raise ValueError(f"arrival: {self.arrival} is before the engine's clock began")
 
     def _become(self, field: str, value: object) -> None:
         object.__setattr__(self, field, value)
@@ -129,7 +131,8 @@ class Submission:
 
 
 def _token_ids(given: Any) -> list[int]:
-    if isinstance(given, str | bytes | dict) or not isinstance(given, Iterable) or not isinstance(given, Sized):
+    no_list = isinstance(given, str | bytes | bytearray | memoryview | dict | Set)
+    if no_list or not isinstance(given, Iterable) or not isinstance(given, Sized):
         raise ValueError(f"token_ids: {shown(given)} is not a list of token ids")
     ids = list(given)
     # Most come as they should: what a prompt of 100,000 tokens costs is one look at each.

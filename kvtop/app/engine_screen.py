@@ -94,7 +94,7 @@ class EngineScreen(Screen[None]):
         super().__init__()
         self.keymap = keymap
         self.feed, self.commander, self.glyphs = feed, commander, glyphs
-        self.snapshot_folder = snapshot_folder or Path.cwd()
+        self.snapshot_folder = Path() if snapshot_folder is None else snapshot_folder
         self.snapshots = SnapshotWriter()
         self._now = now
         self._fresh = Changes(full=True)

@@ -54,6 +54,15 @@ def test_it_lists_in_any_environment(folder: Path, engine: FakeEngine, script: s
     assert "alive" in done.stdout
 
 
+def test_a_snapshot_is_taken_from_a_folder_that_is_gone(folder: Path, engine: FakeEngine, tmp_path: Path) -> None:
+    """Its picture asked for the current folder, which it does not need, and nothing was written."""
+    done = shell(folder, f"cd $(mktemp -d) && rmdir $PWD && $KVTOP snapshot {tmp_path / 'x.json'} --watch 0.1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == [str(tmp_path / "x.json"), str(tmp_path / "x.svg")]
+    there = shell(folder, "cd $(mktemp -d) && rmdir $PWD && $KVTOP snapshot --watch 0.1")
+    assert_one_line(there, 1, "cannot write kvtop-fake-", "No such file")
+
+
 @pytest.mark.parametrize(
     "command", ["ls", "ls --json", "--help", "--version", "ctl policies", "snapshot - --watch 0.1"]
 )
