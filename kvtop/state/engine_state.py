@@ -5,7 +5,6 @@ Frames come from outside. Whatever cannot be true (a block beyond the pool, a ne
 """
 
 from collections import deque
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +15,6 @@ from kvtop.protocol import (
     Bye,
     Counters,
     Durations,
-    Event,
     Fault,
     Gap,
     Gauges,
@@ -32,7 +30,7 @@ from kvtop.protocol import (
     Verdict,
 )
 from kvtop.state.block_arrays import MAX_BLOCKS, BlockArrays
-from kvtop.state.changes import Changes, LogEntry, Marker
+from kvtop.state.changes import Changes, Marker
 from kvtop.state.event_log import EventLog
 from kvtop.state.percentiles import Latencies
 from kvtop.state.rates import Rates
@@ -93,7 +91,6 @@ class EngineState:
         self.batches: deque[int] = deque(maxlen=HISTORY)
         self.durations: deque[Timing] = deque(maxlen=HISTORY)
         self.events = EventLog(MAX_EVENTS)
-        self.last_event: int | None = None
         self.rates = Rates()
         self.tiers: tuple[TierLevel, ...] = ()
         self.tier_rates = Rates(None)
@@ -169,7 +166,7 @@ class EngineState:
     def _gap(self, gap: Gap) -> Changes:
         self.resync = True
         # The gap itself says how many events it lost; a hole in their numbers is no further news.
-        events = self._new_events(gap.events, hole_is_known=gap.events_lost > 0)
+        events = self.events.receive(gap.events, hole_is_known=gap.events_lost > 0)
         lost = f", {gap.events_lost} events lost" if gap.events_lost else ", no event lost"
         count = max(0, gap.last - gap.first + 1)
         text = f"{count} frames not shown ({gap.reason}){lost}"
@@ -203,7 +200,7 @@ class EngineState:
                 row = self._change_request(change)
                 if row is not None:
                     self._sample(None if known is None else known.get(row.num), row)
-        events = self._new_events(frame.events)
+        events = self.events.receive(frame.events)
         return Changes(full=True, events=events, policy=True, numbers=True)
 
     def _all_blocks(self, frame: Keyframe) -> None:
@@ -228,7 +225,7 @@ class EngineState:
         return max(0, min(total, MAX_BLOCKS))
 
     def _iteration(self, frame: IterationFrame, now: float) -> Changes:
-        events = self._new_events(frame.events)
+        events = self.events.receive(frame.events)
         if self.seq is None or self.resync or frame.seq <= self.seq:
             # Nothing to add it to, or already known: only its events are news.
             return Changes(events=events)
@@ -316,25 +313,6 @@ class EngineState:
         self.tiers = known_levels(levels, self._complain)
         if self.mono is not None:
             self.tier_rates.add(self.mono, tier_totals(self.tiers))
-
-    def _new_events(self, events: Iterable[Event], hole_is_known: bool = False) -> list[LogEntry]:
-        """Adds those not seen before. What is missing from their numbers is told by one mark, at the first hole."""
-        last = self.last_event
-        unseen = [event for event in events if last is None or event.id > last]
-        if not unseen:
-            return []
-        new: list[LogEntry] = list(unseen)
-        self.last_event = unseen[-1].id
-        # A first keyframe repeats what is worth repeating; what came before it was never ours to receive.
-        missing = 0 if last is None or hole_is_known else unseen[-1].id - last - len(unseen)
-        if missing > 0:
-            assert last is not None
-            place = next(i for i, event in enumerate(unseen) if event.id != last + 1 + i)
-            after = unseen[place]
-            text = f"{missing} events were never received"
-            new.insert(place, Marker("gap", after.wall, after.iteration, "warn", text))
-        self.events.extend(new)
-        return new
 
     def _clock(self, seq: int, iteration: int, wall: float, mono: float, now: float) -> None:
         if self.mono is not None and mono < self.mono:

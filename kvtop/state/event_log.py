@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from operator import itemgetter
 
 from kvtop.protocol import ROUTINE_EVENTS, Event
-from kvtop.state.changes import LogEntry
+from kvtop.state.changes import LogEntry, Marker
 
 _arrival = itemgetter(0)
 
@@ -17,6 +17,8 @@ class EventLog:
 
     def __init__(self, limit: int) -> None:
         self._arrived = 0
+        self._last: int | None = None
+        """Number of the engine's latest event."""
         self._routine: deque[tuple[int, LogEntry]] = deque(maxlen=limit)
         self._notable: deque[tuple[int, LogEntry]] = deque(maxlen=limit)
 
@@ -28,6 +30,27 @@ class EventLog:
     def extend(self, entries: Iterable[LogEntry]) -> None:
         for entry in entries:
             self.append(entry)
+
+    def receive(self, events: Iterable[Event], hole_is_known: bool = False) -> list[LogEntry]:
+        """Adds those of an engine's ``events`` that it has not seen before, and returns what it added. What is missing from
+        their numbers is told by one mark, at the first hole, unless that ``hole_is_known``."""
+        last = self._last
+        unseen = [event for event in events if last is None or event.id > last]
+        if not unseen:
+            return []
+        new: list[LogEntry] = list(unseen)
+        self._last = unseen[-1].id
+        # A first keyframe repeats what is worth repeating; what came before it was never ours to receive.
+        missing = 0 if last is None or hole_is_known else unseen[-1].id - last - len(unseen)
+        if missing > 0:
+            assert last is not None
+            place = next(i for i, event in enumerate(unseen) if event.id != last + 1 + i)
+            after = unseen[place]
+            new.insert(
+                place, Marker("gap", after.wall, after.iteration, "warn", f"{missing} events were never received")
+            )
+        self.extend(new)
+        return new
 
     def latest(self, routine: bool = True) -> Iterator[LogEntry]:
         """From the newest back; without the ``routine`` ones if so wanted. Costs what is taken from it."""
@@ -50,5 +73,6 @@ class EventLog:
     def copy(self) -> "EventLog":
         """Another log with the same entries."""
         twin = EventLog(self._routine.maxlen or 0)
+        twin._last = self._last
         twin._arrived, twin._routine, twin._notable = self._arrived, self._routine.copy(), self._notable.copy()
         return twin
