@@ -1,13 +1,16 @@
-"""Records what the tests of the screen look at: ``python -m tests.record``.
+"""Records what the tests of the screen look at: ``python -m tests.record``, and with ``--screens`` how the screen draws it.
 
 Every scene is the real scheduler, pool, tiers and telemetry on a clock set by hand, with fixed seeds and without a model,
 so the same code writes the same bytes. `tests.test_record` fails where a file is not what the engine would say now.
 """
 
+import argparse
+import asyncio
 import gzip
 from collections.abc import Callable, Iterator
 
 from kvtop.protocol import AnyFrame, Bye, encode
+from tests import screens
 from tests.app.live_engine import LiveEngine
 from tests.recording import FOLDER
 
@@ -78,13 +81,32 @@ def lines(scene: str) -> bytes:
     return b"".join(encode(frame) for frame in SCENES[scene]())
 
 
-def main() -> None:
+def record() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     for scene in SCENES:
         path = FOLDER / f"{scene}.ndjson.gz"
         # Without a time in it: the same lines are the same file.
         path.write_bytes(gzip.compress(lines(scene), mtime=0))
         print(f"{path.relative_to(FOLDER.parent)}  {path.stat().st_size:,d} bytes")
+
+
+def draw() -> None:
+    screens.FOLDER.mkdir(parents=True, exist_ok=True)
+    for name in screens.NAMES:
+        path = screens.FOLDER / f"{name}.txt"
+        path.write_text(asyncio.run(screens.drawn(name)), encoding="utf-8")
+        print(path.relative_to(screens.FOLDER.parent))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument(
+        "--screens", action="store_true", help="draw the screens of the recordings there are, record nothing"
+    )
+    if parser.parse_args().screens:
+        draw()
+    else:
+        record()
 
 
 if __name__ == "__main__":
