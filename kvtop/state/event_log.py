@@ -3,6 +3,7 @@
 import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import dropwhile, takewhile
 from operator import itemgetter
 
 from kvtop.protocol import ROUTINE_EVENTS, Event
@@ -54,11 +55,28 @@ class EventLog:
 
     def latest(self, routine: bool = True) -> Iterator[LogEntry]:
         """From the newest back; without the ``routine`` ones if so wanted. Costs what is taken from it."""
-        if not routine:
-            return (entry for _, entry in reversed(self._notable))
+        return (entry for _, entry in self.numbered(routine))
+
+    def numbered(self, routine: bool = True, at: int | None = None) -> Iterator[tuple[int, LogEntry]]:
+        """The same with the number of each, from the one numbered ``at`` back: 1 is the first that ever arrived."""
+        kept = [self._routine, self._notable] if routine else [self._notable]
+        runs = [
+            reversed(entries) if at is None else dropwhile(lambda numbered: numbered[0] > at, reversed(entries))
+            for entries in kept
+        ]
         # Two runs that fall: merging looks at the head of each.
-        both = heapq.merge(reversed(self._routine), reversed(self._notable), key=_arrival, reverse=True)
-        return (entry for _, entry in both)
+        return heapq.merge(*runs, key=_arrival, reverse=True) if routine else iter(runs[0])
+
+    def newer(self, number: int, routine: bool = True) -> int:
+        """How many have arrived after the one of that number; of notable ones, as far as they are kept."""
+        if routine:
+            return max(0, self._arrived - number)
+        return sum(1 for _ in takewhile(lambda numbered: numbered[0] > number, reversed(self._notable)))
+
+    def dropped(self, routine: bool = True) -> bool:
+        """Whether some are no longer kept."""
+        full = len(self._notable) == self._notable.maxlen
+        return full or (routine and len(self._routine) == self._routine.maxlen)
 
     @property
     def notable_count(self) -> int:

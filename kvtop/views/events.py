@@ -1,8 +1,7 @@
 """Each event as a sentence that names who, why and at what cost."""
 
-from collections import deque
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, takewhile
 
 from kvtop.protocol import ROUTINE_EVENTS, Event
 from kvtop.state import EngineState, LogEntry, Marker
@@ -214,36 +213,65 @@ def shown_events(state: EngineState, routine: bool = True) -> list[LogEntry]:
 
     Evictions of like cause that follow one another are one entry with their sum, so that they do not push out all else.
     """
-    return list(_latest(state, routine))[::-1]
+    return [entry for _, entry in _latest(state, routine)][::-1]
 
 
-def _latest(state: EngineState, routine: bool) -> Iterator[LogEntry]:
-    """The same from the newest back, as far as it is read: a screen shows the end of a log of thousands."""
+def _latest(state: EngineState, routine: bool, at: int | None = None) -> Iterator[tuple[int, LogEntry]]:
+    """The same from the newest back, as far as it is read: a screen shows the end of a log of thousands.
+
+    With each goes its number in the log, that of the last where several are one. Of ``at`` and what came before it only:
+    what comes later joins no entry that one is reading.
+    """
     run: list[Event] = []
-    for entry in state.events.latest(routine):
+    number = 0
+    for place, entry in state.events.numbered(routine, at):
         if isinstance(entry, Event) and entry.kind == "evict":
             if run and not _alike(entry, run[-1]):
-                yield _sum(run[::-1])
+                yield number, _sum(run[::-1])
                 run = []
+            number = number if run else place
             run.append(entry)
             continue
         if run:
-            yield _sum(run[::-1])
+            yield number, _sum(run[::-1])
             run = []
-        yield entry
+        yield place, entry
     if run:
-        yield _sum(run[::-1])
+        yield number, _sum(run[::-1])
 
 
 def _notable_first(state: EngineState, height: int) -> Iterator[LogEntry]:
     """All that is notable; the rows of ``height`` that it does not need show what is usual. From the newest back."""
     spare = height - state.events.notable_count
-    for entry in _latest(state, routine=spare > 0):
+    for _, entry in _latest(state, routine=spare > 0):
         if isinstance(entry, Event) and entry.kind in ROUTINE_EVENTS:
             if spare <= 0:
                 continue
             spare -= 1
         yield entry
+
+
+def scrolled(state: EngineState, height: int, routine: bool, at: int | None, back: int) -> int | None:
+    """Where ``back`` rows further into the past (less than 0: towards the present) lead from ``at``.
+
+    Both are the number in the log of the last entry that is shown; None follows the newest.
+    """
+    if back >= 0:
+        older = [number for number, _ in islice(_latest(state, routine, at), back + height)]
+        step = min(back, len(older) - height)
+        return older[step] if step > 0 else at
+    if at is None:
+        return None
+    newer = [number for number, _ in takewhile(lambda numbered: numbered[0] > at, _latest(state, routine))]
+    return newer[back] if -back < len(newer) else None
+
+
+def still_there(state: EngineState, height: int, routine: bool, at: int | None) -> int | None:
+    """``at``, or, where what filled the rows above it is no longer kept, where the oldest fill them."""
+    if at is None or len(list(islice(_latest(state, routine, at), height))) == height:
+        return at
+    every = [number for number, _ in _latest(state, routine)]
+    return every[-height] if len(every) > height > 0 else None
 
 
 def _sum(run: list[Event]) -> Event:
@@ -271,13 +299,16 @@ def event_rows(
     height: int,
     glyphs: Glyphs = UNICODE,
     *,
-    offset: int = 0,
+    at: int | None = None,
     routine: bool = True,
 ) -> list[Row]:
-    """The newest at the bottom; ``offset`` scrolls back by that many."""
-    back = _latest(state, True) if routine else _notable_first(state, height)
-    # Scrolled further back than there is anything, it shows the oldest.
-    entries = deque(islice(back, height + max(0, offset)), maxlen=height)
+    """The newest at the bottom; or the one that has the number ``at`` in the log, with what came before it.
+
+    Without ``routine`` only what is notable, and what is usual in rows to spare.
+    """
+    numbered = _latest(state, routine, at)
+    back = (entry for _, entry in numbered) if routine or at is not None else _notable_first(state, height)
+    entries = list(islice(back, height))
     if not entries:
         known = state.has("events") or state.hello is None
         return message_rows("no events yet" if known else not_exposed(state, "events"), width, height, glyphs)

@@ -7,8 +7,9 @@ import pytest
 
 from kvtop.protocol import Event, Gap
 from kvtop.state import EngineState, LogEntry, Marker
+from kvtop.state.engine_state import MAX_EVENTS
 from kvtop.state.event_log import EventLog
-from kvtop.views.events import event_role, event_rows, event_sentence, events_title, shown_events
+from kvtop.views.events import event_role, event_rows, event_sentence, events_title, scrolled, shown_events, still_there
 from kvtop.views.glyphs import ASCII
 from kvtop.views.rows import Role
 from tests.views.scene import LATER, MONO, check_rows, gauges_only, iteration, scene
@@ -83,8 +84,45 @@ def test_the_newest_is_last_and_scrolling_goes_back() -> None:
         return [row[9:].strip() for row in rows]
 
     assert details() == ["notice: n17", "notice: n18", "notice: n19"]
-    assert details(offset=2) == ["notice: n15", "notice: n16", "notice: n17"]
-    assert details(offset=999)[0].startswith("preempt A-0005")
+    at = scrolled(state, 3, True, None, 2)
+    assert details(at=at) == ["notice: n15", "notice: n16", "notice: n17"]
+    assert scrolled(state, 3, True, scrolled(state, 3, True, at, 1), -2) == scrolled(state, 3, True, None, 1)
+    assert scrolled(state, 3, True, at, -2) is None
+    assert details(at=scrolled(state, 3, True, at, 999))[0].startswith("preempt A-0005")
+
+
+def test_what_one_reads_stays_where_it_is() -> None:
+    """Evictions that come later are told as one with the last of those one reads, which would move or change them all."""
+    state = scene()
+    first = [event("notice", detail=f"n{i}").model_copy(update={"id": i}) for i in range(2, 12)]
+    evictions = [event("evict", blocks=3, cause="room").model_copy(update={"id": i}) for i in range(12, 40)]
+    state.apply(iteration(15, MONO + 5, events=[*first, *evictions[:2]]), LATER)
+    at = scrolled(state, 3, True, None, 1)
+    read = [row.text for row in event_rows(state, 60, 3, at=at)]
+    last = [row.text for row in event_rows(state, 60, 3, at=state.events.newer(0))]
+    assert "6 cached blocks" in last[-1]
+    number = state.events.newer(0)
+    for n, later in enumerate(evictions[2:], 1):
+        state.apply(iteration(15 + n, MONO + 5 + n, events=[later]), LATER)
+        assert [row.text for row in event_rows(state, 60, 3, at=at)] == read
+        assert [row.text for row in event_rows(state, 60, 3, at=number)] == last
+        assert state.events.newer(number) == n
+    # One row on: all the evictions there are by now.
+    assert scrolled(state, 3, True, at, -1) is None
+    assert "84 cached blocks" in event_rows(state, 60, 3)[-1].text
+
+
+def test_what_is_no_longer_kept_gives_way_to_the_oldest_that_is() -> None:
+    state = scene(events=[])
+    for n in range(1, MAX_EVENTS + 100):
+        state.apply(
+            iteration(15 + n, MONO + n, events=[event("notice", detail=f"n{n}").model_copy(update={"id": n})]), LATER
+        )
+    assert state.events.dropped()
+    at = still_there(state, 3, True, 4)
+    oldest = [row.text for row in event_rows(state, 60, 3, at=at)]
+    assert f"n{state.events.newer(0) - MAX_EVENTS + 1} " in oldest[0] + " "
+    assert scrolled(state, 3, True, at, 5) == at
 
 
 def test_evictions_in_a_row_are_told_as_one_with_their_sum() -> None:
@@ -149,17 +187,17 @@ def test_a_screen_of_events_reads_no_more_of_the_log_than_it_shows(monkeypatch: 
     events = [event(kinds[i % 4], tokens=i).model_copy(update={"id": i}) for i in range(4000)]
     state.apply(iteration(15, MONO + 5, events=events), LATER)
     read = 0
-    latest = EventLog.latest
+    numbered = EventLog.numbered
 
-    def counted(self: EventLog, routine: bool = True) -> Iterator[LogEntry]:
+    def counted(self: EventLog, routine: bool = True, at: int | None = None) -> Iterator[tuple[int, LogEntry]]:
         nonlocal read
-        for entry in latest(self, routine):
+        for entry in numbered(self, routine, at):
             read += 1
             yield entry
 
-    monkeypatch.setattr(EventLog, "latest", counted)
+    monkeypatch.setattr(EventLog, "numbered", counted)
     for routine in (True, False):
-        for offset in (0, 7):
+        for at in (None, scrolled(state, 10, routine, None, 7)):
             read = 0
-            assert "preempt" in check_rows(event_rows(state, 80, 10, offset=offset, routine=routine), 80, 10)
-            assert read <= 10 + offset + 1
+            assert "preempt" in check_rows(event_rows(state, 80, 10, at=at, routine=routine), 80, 10)
+            assert read <= 10 + 1
