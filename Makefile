@@ -43,6 +43,7 @@ docs: setup
 
 generated: docs  ## all that is made from the code and committed: pages, and what the screen's tests look at
 	$(BIN)/python -m tests.record
+	$(BIN)/python -m tests.record --screens
 
 screenshots: setup
 	$(BIN)/python -m tests.screenshots
