@@ -30,7 +30,7 @@ check: setup
 	$(BIN)/python -m kvtop.protocol.document --check
 	$(BIN)/python -m kvtop.app.manual --check
 
-# One worker a core; what must not run beside itself is kept together (pytest.mark.xdist_group).
+# One worker a core, each test on whichever is free: none may need a place, a name or a port that another could have.
 test: setup model check
 	$(BIN)/pytest -m "not slow" -n logical --dist worksteal
 

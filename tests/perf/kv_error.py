@@ -95,10 +95,11 @@ def measure(model: LoadedModel, names: list[str], cases: list[Case] = CASES) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Accuracy of each KV data type on the golden texts.")
     parser.add_argument("--types", nargs="+", choices=list(KV_DTYPES), default=list(KV_DTYPES), metavar="NAME")
+    types = parser.parse_args().types
     path = cached_model()
     if path is None:
         parser.exit(1, "the SmolLM2 weights are missing; run: make model\n")
-    results = measure(load_model(path, dtype=torch.float32), parser.parse_args().types)
+    results = measure(load_model(path, dtype=torch.float32), types)
     print(
         f"{'type':<10} {'bytes/token':>11} {'largest error':>13} {'mean error':>10} {'other choices':>14} {'agree':>7}"
     )
