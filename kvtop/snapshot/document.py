@@ -213,7 +213,18 @@ _RENAMED = {
     "ttft_s": "ttft",
     "tpot_s": "tpot",
 }
-_NOT_COPIED = {"blocks", "table", "phase_since", "queue_s", "prefill_s", "decode_s", "prompt_text", "output_text"}
+_NOT_COPIED = {
+    "blocks",
+    "table",
+    "stamp",
+    "words",
+    "phase_since",
+    "queue_s",
+    "prefill_s",
+    "decode_s",
+    "prompt_text",
+    "output_text",
+}
 
 
 def _requests(state: EngineState, hello: Hello, mono: float | None) -> list[dict[str, Any]] | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 
 from kvtop.protocol import RequestChange
 
@@ -15,6 +16,9 @@ MAX_NUMBER = 1 << 53
 MAX_TABLE = 1 << 20
 """Longest block table; of its places, no more name a block than the pool has."""
 
+_SEARCHED = frozenset({"id", "label", "state"})
+_stamps = count(1)
+
 _COPIED = frozenset(RequestChange.model_fields) - {*("num", "state", "table", "table_at", "prompt_text", "output_text")}
 
 
@@ -25,7 +29,10 @@ NO_BLOCK = -1
 @dataclass(slots=True, eq=False)
 class RequestRow:
     """Fields as in `RequestChange`; None is *not exposed*. ``table[i]`` is the physical block of logical block ``i``;
-    with several KV groups ``table[i * groups + g]`` is that of group ``g``."""
+    with several KV groups ``table[i * groups + g]`` is that of group ``g``.
+
+    ``stamp``: another one after each change, and never one that any row has had; what was made of a row is good while
+    it stays. ``words``: its id, label and state in small letters, a line each, for searching."""
 
     num: int
     id: str | None = None
@@ -59,6 +66,8 @@ class RequestRow:
     prompt_text: str | None = None
     output_text: str | None = None
     table: list[int] = field(default_factory=list)
+    stamp: int = field(default=0, repr=False)
+    words: str = field(default="", repr=False)
 
     def apply(self, change: RequestChange, pool: int | None, complain: Callable[[str], None]) -> None:
         """Takes over what ``change`` names. ``pool`` bounds the block numbers of its table.
@@ -83,6 +92,9 @@ class RequestRow:
             self.output_text = change.output_text[:MAX_TEXT]
         if change.table is not None or change.table_at is not None:
             self._apply_table(change, pool, complain)
+        self.stamp = next(_stamps)
+        if not self.words or not _SEARCHED.isdisjoint(change.model_fields_set):
+            self.words = f"{self.name}\n{self.label or ''}\n{self.state or ''}".lower()
 
     def _apply_table(self, change: RequestChange, pool: int | None, complain: Callable[[str], None]) -> None:
         more = change.table or []

@@ -1,9 +1,11 @@
 """What the screen should show, what the terminal shows, and the shortest bytes from one to the other."""
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from kvtop.term.look_table import BLOCK_LOOK, UNKNOWN, LookTable
 from kvtop.term.palette import LOOK_SHIFT
@@ -13,6 +15,11 @@ from kvtop.views.clusters import CONTINUATION, FIRST_UNSTEADY, OVERFLOW, spell_o
 
 GROUPED_MOST: Final = 2000
 """Above this many runs most of the screen is new: neighbours follow each other, and encoding twice is not worth it."""
+
+CLEARLY_WORTH: Final = 0.1
+"""Switches of look that grouping spares, a run, from which on it is the shorter way: one takes some ten bytes, and to move
+to a run from another row instead of from its neighbour three or four more.
+"""
 
 GAP_MOST: Final = 8
 """Unchanged cells worth looking at for writing them again instead of moving over them."""
@@ -94,32 +101,47 @@ class CellBuffer:
 
         It starts and ends in the plain look and may leave the cursor anywhere.
         """
-        blocks: list[str] = []
-        runs: list[Run] = []
-        rows: dict[int, list[int]] = {}
-        unsteady = False
-        for y in sorted(self._dirty):
-            wanted, shown = self._wanted[y], self._shown[y]
-            changed = np.flatnonzero((wanted != shown) & (wanted != UNKNOWN))
-            if not changed.size:
-                continue
-            if int(wanted[changed].max()) >> LOOK_SHIFT >= BLOCK_LOOK:
-                blocks.extend(self._blocks(y, wanted, shown, changed))
-                changed = np.flatnonzero((wanted != shown) & (wanted != UNKNOWN))
-            if (second := np.flatnonzero((wanted & _CODE) == _CONTINUATION)).size:
-                changed, overdraws = _with_neighbours(wanted, changed, second.tolist())
-                unsteady = unsteady or overdraws
-            rows[y] = wanted.tolist()
-            runs.extend(_runs(y, wanted, changed))
-            shown[changed] = wanted[changed]
+        # All dirty rows at once: a frame changes a few cells in each of many, and numpy costs most by the call.
+        lines = sorted(self._dirty)
         self._dirty.clear()
-        if not runs:
+        blocks: list[str] = []
+        wanted, shown, differs = self._compare(lines)
+        if differs.any() and int(wanted[differs].max()) >> LOOK_SHIFT >= BLOCK_LOOK:
+            for y, line in zip(lines, differs, strict=True):
+                blocks.extend(self._blocks(y, self._wanted[y], self._shown[y], np.flatnonzero(line)))
+            wanted, shown, differs = self._compare(lines)
+        if not differs.any():
             return "".join(blocks)
-        text = self._encode(runs, rows)
-        # What may have been drawn over is drawn after it.
-        if 4 < len(runs) <= GROUPED_MOST and not unsteady:
-            text = min(text, self._encode(_by_look(runs, self.table.looks), rows), key=_bytes)
-        return "".join(blocks) + spell_out(text)
+        unsteady = self._whole(wanted, differs)
+        changed = np.flatnonzero(differs)
+        self._shown[lines] = np.where(differs, wanted, shown)
+        runs = _runs(lines, self.width, changed, wanted.ravel()[changed])
+        # By place, by look, or the shorter of both where it cannot be told beforehand which that is. What may have been
+        # drawn over is drawn after it.
+        worth = _switches_spared(runs) if 4 < len(runs) <= GROUPED_MOST and not unsteady else 0.0
+        texts = [self._encode(runs)] if worth < CLEARLY_WORTH else []
+        if worth > 0:
+            texts.append(self._encode(_by_look(runs, self.table.looks)))
+        return "".join(blocks) + spell_out(min(texts, key=_bytes))
+
+    def _compare(self, lines: list[int]) -> tuple[Cells, Cells, npt.NDArray[np.bool_]]:
+        """Of these rows what is wanted, what is shown, and where they differ."""
+        wanted, shown = self._wanted[lines], self._shown[lines]
+        return wanted, shown, (wanted != shown) & (wanted != UNKNOWN)
+
+    @staticmethod
+    def _whole(wanted: Cells, differs: npt.NDArray[np.bool_]) -> bool:
+        """Adds to the cells that differ what has to be sent with them (see `_with_neighbours`). Whether some is unsteady."""
+        seconds = (wanted & _CODE) == _CONTINUATION
+        unsteady = False
+        for y in np.flatnonzero(seconds.any(axis=1) & differs.any(axis=1)).tolist():
+            sent, overdraws = _with_neighbours(
+                wanted[y], np.flatnonzero(differs[y]), np.flatnonzero(seconds[y]).tolist()
+            )
+            unsteady = unsteady or overdraws
+            differs[y] = False
+            differs[y, sent] = True
+        return unsteady
 
     def _blocks(self, y: int, wanted: Cells, shown: Cells, changed: np.ndarray) -> Iterable[str]:
         """Paints the blocks among the changed cells, and notes what that has put on the terminal's row."""
@@ -130,25 +152,29 @@ class CellBuffer:
                 shown[x : x + width] = cell
                 yield f"\x1b[{y + 1};{x + 1}H{text}"
 
-    def _encode(self, runs: Sequence[Run], rows: dict[int, list[int]]) -> str:
+    def _encode(self, runs: Sequence[Run]) -> str:
         out: list[str] = []
-        look = PLAIN
+        rows: dict[int, list[int]] = {}
+        look, bare = PLAIN, PLAIN.leaves_blanks_alone
         at_y = at_x = -1
         for y, x, number, text in runs:
             if at_y != y or at_x != x:
                 step = _move(at_y, at_x, y, x)
                 if y == at_y and 0 < x - at_x <= GAP_MOST:
-                    step = self._bridge(rows[y][at_x:x], look, step)
+                    row = rows.get(y)
+                    if row is None:
+                        row = rows[y] = self._wanted[y].tolist()
+                    step = self._bridge(row[at_x:x], look, bare, step)
                 out.append(step)
             if number is None:
-                if not look.leaves_blanks_alone:
+                if not bare:
                     out.append("\x1b[m")
-                    look = PLAIN
+                    look, bare = PLAIN, True
             else:
                 new = self.table.looks[number]
-                if new != look:
+                if new is not look and new != look:
                     out.append(switch(look, new))
-                    look = new
+                    look, bare = new, new.leaves_blanks_alone
             out.append(text)
             at_y, at_x = y, x + len(text)
             if at_x >= self.width:
@@ -157,18 +183,18 @@ class CellBuffer:
         out.append(switch(look, PLAIN))
         return "".join(out)
 
-    def _bridge(self, gap: list[int], look: Look, step: str) -> str:
-        """Unchanged cells as text where that is shorter than the cursor movement ``step`` over them."""
-        codes: list[int] = []
+    def _bridge(self, gap: list[int], look: Look, bare: bool, step: str) -> str:
+        """Unchanged cells as text where that is shorter than the cursor movement ``step`` over them. ``bare``: blanks in
+        this look are as plain ones."""
+        looks = self.table.looks
         for cell in gap:
             number = cell >> LOOK_SHIFT
             if cell == BLANK:
-                if not look.leaves_blanks_alone:
+                if not bare:
                     return step
-            elif number >= BLOCK_LOOK or self.table.looks[number] != look:
+            elif number >= BLOCK_LOOK or (looks[number] is not look and looks[number] != look):
                 return step
-            codes.append(cell & _CODE)
-        text = "".join(map(chr, codes))
+        text = "".join([chr(cell & _CODE) for cell in gap])
         return text if _bytes(text) <= len(step) else step
 
 
@@ -195,21 +221,33 @@ def _with_neighbours(wanted: Cells, changed: np.ndarray, second: list[int]) -> t
     return np.flatnonzero(sent & (wanted >> LOOK_SHIFT < BLOCK_LOOK)), unsteady
 
 
-def _runs(y: int, wanted: Cells, changed: np.ndarray) -> list[Run]:
-    if not changed.size:
-        return []
-    cells = wanted[changed]
+def _runs(lines: Sequence[int], width: int, changed: npt.NDArray[np.int64], cells: Cells) -> list[Run]:
+    """The changed ``cells`` as runs. ``changed``: where they are in ``lines``, laid end to end; ``width``: of a line."""
     looks = (cells >> LOOK_SHIFT).astype(np.int64)
     looks[cells == BLANK] = -1
-    breaks = np.flatnonzero((np.diff(changed) != 1) | (np.diff(looks) != 0)) + 1
+    at_y, at_x = np.divmod(changed, width)
+    joined = (changed[1:] - changed[:-1] == 1) & (looks[1:] == looks[:-1]) & (at_y[1:] == at_y[:-1])
+    breaks = np.flatnonzero(~joined) + 1
     starts = [0, *breaks.tolist()]
     text = (cells & _CODE).tobytes().decode("utf-32-le")
-    columns = changed[starts].tolist()
-    numbers = looks[starts].tolist()
     return [
-        Run(y, x, None if number < 0 else number, text[start:end])
-        for x, number, start, end in zip(columns, numbers, starts, [*starts[1:], len(text)], strict=True)
+        Run(lines[y], x, None if number < 0 else number, text[start:end])
+        for y, x, number, start, end in zip(
+            at_y[starts].tolist(),
+            at_x[starts].tolist(),
+            looks[starts].tolist(),
+            starts,
+            [*starts[1:], len(text)],
+            strict=True,
+        )
     ]
+
+
+def _switches_spared(runs: Sequence[Run]) -> float:
+    """How many switches of look less it takes to go by look than by place, a run."""
+    looks = [run.look for run in runs if run.look is not None]
+    switches = 1 + sum(a != b for a, b in pairwise(looks))
+    return (switches - len(set(looks))) / len(runs)
 
 
 def _by_look(runs: Iterable[Run], looks: Sequence[Look]) -> list[Run]:

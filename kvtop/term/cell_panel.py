@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from textual.filter import LineFilter
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -50,6 +50,11 @@ class CellPanel(Widget):
     def palette(self) -> Palette:
         return cast("FrontBufferApp[object]", self.app).palette
 
+    @property
+    def size(self) -> Size:
+        """All of it: it has neither border nor padding to take off, which Textual works out anew each time it is asked."""
+        return self.outer_size
+
     def show(self, rows: Sequence[Row]) -> int:
         """Shows ``rows`` from the top; rows below them are blank.
 
@@ -63,9 +68,11 @@ class CellPanel(Widget):
         changed = [y for y, (a, b) in enumerate(zip(old, new, strict=False)) if a is not b and a != b]
         changed.extend(range(min(len(old), len(new)), max(len(old), len(new))))
         width, height = self.size
-        visible = [Region(0, y, width, 1) for y in changed if y < height]
-        if visible and width and not cast("FrontBufferApp[object]", self.app).paint(self, [r.y for r in visible]):
-            self.refresh(*visible)
+        visible = [y for y in changed if y < height]
+        if visible and width:
+            lines = [new[y] if y < len(new) else _EMPTY for y in visible]
+            if not cast("FrontBufferApp[object]", self.app).paint(self, visible, lines):
+                self.refresh(*(Region(0, y, width, 1) for y in visible))
         return len(changed)
 
     def get_line_filters(self) -> Sequence[LineFilter]:

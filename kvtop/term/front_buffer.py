@@ -13,7 +13,7 @@ import io
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from rich.console import Console, RenderableType
@@ -40,8 +40,10 @@ from kvtop.term.look_table import LookTable, TableFull
 from kvtop.term.palette import Palette
 from kvtop.term.paper import Paper, asked, told
 from kvtop.term.paste import PaperTold
+from kvtop.term.strip import cells_of
 from kvtop.term.without_colour import WithoutColour
 from kvtop.views.clusters import spell, whole
+from kvtop.views.rows import Row
 
 SYNC_START: Final = "\x1b[?2026h"
 SYNC_END: Final = "\x1b[?2026l"
@@ -156,19 +158,16 @@ class FrontBufferApp(App[Result], Generic[Result]):
         if isinstance(self._driver, TerminalDriver) and not self._driver.suspend_process():
             self.notify("there is no shell here to go back to", severity="warning", markup=False)
 
-    def paint(self, widget: Widget, rows: Iterable[int]) -> bool:
-        """Puts these rows of a widget on the screen without Textual's compositor, which would ask every widget for all of
+    def paint(self, widget: Widget, lines: Sequence[int], rows: Sequence[Row]) -> bool:
+        """Puts ``rows`` on these lines of a widget, without Textual's compositor, which would ask every widget for all of
         its lines. False where that cannot be: the widget is covered, its place about to change, or Textual paints itself.
         """
         place = self._place_of(widget)
         buffer = self._buffer
         if place is None or buffer is None:
             return False
-        try:
-            for y in rows:
-                buffer.put(place.y + y, place.x, buffer.table.cells(widget.render_line(y), place.x))
-        except TableFull:
-            return False
+        for y, cells in zip(lines, cells_of(rows, place.width, self.palette), strict=True):
+            buffer.put(place.y + y, place.x, cells)
         if not self._painted:
             # Once for all that is painted in this turn of the loop.
             self._painted = True

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ BLANK: Final = 0x20
 """The cell of a space on plain paper: code point 32 in look 0."""
 
 _CODE = (1 << LOOK_SHIFT) - 1
+_KEPT: Final = frozenset(Strip.__slots__)
 _RUN = re.compile(rb"(.)\1*", re.DOTALL)
 _CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), "?")
 
@@ -63,10 +64,16 @@ class CellStrip(Strip):
             raise ValueError(f"A row of {len(text)} characters has {len(roles)} roles.")
         self._built: list[Segment] | None = None
         self._cells: Cells | None = None
-        super().__init__((), len(text))
         self._text = text if text.isprintable() else whole(text.translate(_CONTROLS))
         self.roles = roles
         self.palette = palette
+
+    def __getattr__(self, name: str) -> Any:
+        """Comes here for what Textual keeps of a strip: seven caches, which few strips are ever asked for."""
+        if name not in _KEPT:
+            raise AttributeError(name)
+        super().__init__((), len(self._text))
+        return getattr(self, name)
 
     @classmethod
     def from_row(cls, row: Row, width: int, palette: Palette) -> "CellStrip":
@@ -100,10 +107,7 @@ class CellStrip(Strip):
     def cells(self) -> Cells:
         """``uint32[width]``: code point and look of each cell. Equal cells look equal."""
         if self._cells is None:
-            codes = np.frombuffer(self._text.encode("utf-32-le", "replace"), dtype=np.uint32)
-            roles = np.frombuffer(self.roles, dtype=np.uint8)
-            cells = codes | self.palette.cell_bits[roles]
-            cells[(codes == BLANK) & self.palette.plain[roles]] = BLANK
+            cells = _cells(self._text, self.roles, self.palette)
             self._cells = cells if self._text.isprintable() else paired(cells)
         return self._cells
 
@@ -154,3 +158,20 @@ class CellStrip(Strip):
             out.append(switch(current, PLAIN))
             self._render_cache = "".join(out)
         return self._render_cache
+
+
+def cells_of(rows: Sequence[Row], width: int, palette: Palette) -> Cells:
+    """``uint32[rows, width]``: the cells of rows, cut or padded, as their strips would have them; all at once."""
+    text = "".join([row.text.ljust(width) if len(row.text) <= width else row.text[:width] for row in rows])
+    if not text.isprintable():
+        return np.stack([CellStrip.from_row(row, width, palette).cells for row in rows])
+    roles = b"".join([row.roles.ljust(width, b"\0") if len(row.roles) <= width else row.roles[:width] for row in rows])
+    return _cells(text, roles, palette).reshape(len(rows), width)
+
+
+def _cells(text: str, roles: bytes, palette: Palette) -> Cells:
+    codes = np.frombuffer(text.encode("utf-32-le", "replace"), dtype=np.uint32)
+    looks = np.frombuffer(roles, dtype=np.uint8)
+    cells = codes | palette.cell_bits[looks]
+    cells[(codes == BLANK) & palette.plain[looks]] = BLANK
+    return cells

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from kvtop.state import RequestRow, RequestTable
 from kvtop.state.request_row import WAITING_STATES
@@ -173,19 +174,24 @@ COLUMNS = (
 ID_WIDEST = 24
 
 
-def columns_for(width: int, requests: RequestTable | None = None) -> list[tuple[Column, int]]:
-    """The columns that fit ``width`` with one blank between, each with its width; what is left over widens the id.
+Columns = tuple[tuple[Column, int], ...]
+"""Each with its width."""
+
+
+def columns_for(width: int, requests: RequestTable | None = None) -> Columns:
+    """The columns that fit ``width`` with one blank between; what is left over widens the id. The same object each time.
 
     Those of samples and beams are there only while one of ``requests`` has something to say in them.
     """
-    empty = set()
-    if requests is None or not requests.siblings:
-        empty.add("sample")
-    if requests is None or not requests.scored:
-        empty.add("score")
+    return _fitting(width, requests is not None and requests.siblings > 0, requests is not None and requests.scored > 0)
+
+
+@lru_cache(maxsize=64)
+def _fitting(width: int, siblings: bool, scored: bool) -> Columns:
+    empty = {name for name, there in (("sample", siblings), ("score", scored)) if not there}
     shown = [column for column in COLUMNS if column.name not in empty]
     while len(shown) > 1 and sum(c.width + 1 for c in shown) - 1 > width:
         shown.remove(min(shown, key=lambda c: c.weight))
     spare = width - (sum(c.width + 1 for c in shown) - 1)
     grown = max(0, min(spare, ID_WIDEST - COLUMNS[0].width))
-    return [(c, c.width + (grown if c.name == "id" else 0)) for c in shown]
+    return tuple((c, c.width + (grown if c.name == "id" else 0)) for c in shown)

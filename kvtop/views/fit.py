@@ -35,7 +35,10 @@ def part(weight: int, *forms: str | Form, role: int = Role.TEXT) -> Part:
 
 
 def _length(form: Form) -> int:
-    return sum(len(text) for text, _ in form)
+    length = 0
+    for text, _ in form:
+        length += len(text)
+    return length
 
 
 def cut(row: Row, width: int) -> Row:
@@ -55,12 +58,12 @@ def line(spans: Iterable[Span], width: int) -> Row:
 
 def fit(parts: Iterable[Part], width: int, right: Part | None = None, separator: str = " · ") -> Row:
     """One row of ``width`` cells: ``parts`` from the left, ``right`` at the right edge."""
-    shown = [*parts, *([right] if right else [])]
+    shown = [*parts, right] if right else [*parts]
     level = [0] * len(shown)
+    lengths = [_length(p.forms[0]) for p in shown]
 
     def needed() -> int:
-        lengths = [_length(p.forms[i]) for p, i in zip(shown, level, strict=True)]
-        return sum(lengths) + len(separator) * max(0, sum(length > 0 for length in lengths) - 1)
+        return sum(lengths) + len(separator) * max(0, len(lengths) - lengths.count(0) - 1)
 
     while needed() > width:
         costs = [
@@ -70,16 +73,18 @@ def fit(parts: Iterable[Part], width: int, right: Part | None = None, separator:
         ]
         if not costs:
             break
-        level[-min(costs)[1]] += 1
+        place = -min(costs)[1]
+        level[place] += 1
+        lengths[place] = _length(shown[place].forms[level[place]])
     forms = [p.forms[i] for p, i in zip(shown, level, strict=True)]
     last = forms.pop() if right else ()
     spans: list[Span] = []
-    for form in forms:
-        if _length(form):
+    for form, length in zip(forms, lengths, strict=False):
+        if length:
             spans += [(separator, Role.DIM), *form] if spans else form
-    if _length(last):
+    if last and lengths[-1]:
         used = _length(spans)
-        gap = width - used - _length(last)
+        gap = width - used - lengths[-1]
         spans += [(" " * gap if gap >= 0 or not used else separator, Role.TEXT), *last]
     return line(spans, width)
 

@@ -24,6 +24,8 @@ def _known(value: Number) -> float | None:
 
 def count(value: Number) -> str:
     """At most 5 cells (6 if negative): ``9999``, ``12.3k``, ``4.56M``."""
+    if type(value) is int and 0 <= value < 10_000:
+        return str(value)
     number = _known(value)
     if number is None:
         return UNKNOWN

@@ -1,20 +1,18 @@
 """The table of requests: sorted, filtered, with a selection that stays on its request wherever that moves."""
 
-import re
 from dataclasses import dataclass, field
 
-from kvtop.state import EngineState, RequestRow
-from kvtop.views.columns import COLUMNS, Column, columns_for
+from kvtop.state import EngineState
+from kvtop.views.columns import COLUMNS, Columns, columns_for
 from kvtop.views.exposure import message_rows, not_exposed
 from kvtop.views.fit import cut, exactly, line
-from kvtop.views.format import count, fixed
+from kvtop.views.format import count
 from kvtop.views.glyphs import UNICODE, Glyphs
+from kvtop.views.request_line import RequestLine, request_line
 from kvtop.views.request_order import Found, RequestOrder
-from kvtop.views.rows import Role, Row, RowBuilder, clean, highlighted
+from kvtop.views.rows import Role, Row, RowBuilder, clean
 
 SORTS = ("arrival", *(column.name for column in COLUMNS))
-
-_JOINTS = re.compile("[ /+]")
 
 
 @dataclass
@@ -28,6 +26,8 @@ class RequestsView:
     offset: int = 0
     order: RequestOrder = field(default_factory=RequestOrder, repr=False, compare=False)
     """The order that these choices make, kept from look to look."""
+    drawn: dict[int, RequestLine] = field(default_factory=dict, repr=False, compare=False)
+    """The lines that were shown last, by num."""
 
     def cycle_sort(self, step: int = 1) -> str:
         """Sorts by the next column (``step`` -1: the one before) and returns its name."""
@@ -57,7 +57,10 @@ def request_rows(
         rows.append(line([(said, Role.DIM)], width))
     mono = state.mono_now(now)
     first = _clamped(view.offset, len(those), height - 1)
-    rows += [_row(row, columns, width, mono, view.selected) for row in those.rows(first, height - 1)]
+    known, view.drawn = view.drawn, {}
+    for row in those.rows(first, height - 1):
+        drawn = view.drawn[row.num] = request_line(row, columns, width, mono, row.num == view.selected, known)
+        rows.append(drawn.row)
     return glyphs.rows(exactly(rows, width, height))
 
 
@@ -65,7 +68,7 @@ def _clamped(offset: int, total: int, page: int) -> int:
     return max(0, min(offset, total - max(1, page)))
 
 
-def _header(columns: list[tuple[Column, int]], view: RequestsView, width: int) -> Row:
+def _header(columns: Columns, view: RequestsView, width: int) -> Row:
     builder = RowBuilder()
     for column, size in columns:
         chosen = column.name == view.sort
@@ -75,27 +78,6 @@ def _header(columns: list[tuple[Column, int]], view: RequestsView, width: int) -
             builder.add(" ", Role.TITLE)
         builder.add(title.ljust(size) if column.left else title.rjust(size), Role.ACCENT if chosen else Role.TITLE)
     return cut(builder.row(max(builder.width, width), Role.TITLE), width)
-
-
-def _row(
-    row: RequestRow, columns: list[tuple[Column, int]], width: int, mono: float | None, selected: int | None
-) -> Row:
-    builder = RowBuilder()
-    for column, size in columns:
-        text, role = column.cell(row, mono)
-        if builder.width:
-            builder.add(" ")
-        if row.finished:
-            role = Role.DIM
-        elif row.num == selected and role >= Role.STATE0:
-            # Colours of the map are made for cells; under the selection's bar they would be hard to read.
-            role = Role.STRONG
-        if not column.left and len(text) > size:
-            # Rather its first number whole than two of them cut.
-            text = _JOINTS.split(text)[0]
-        builder.add(fixed(text, size) if column.left else text[:size].rjust(size), role)
-    drawn = cut(builder.row(max(builder.width, width)), width)
-    return highlighted(drawn) if row.num == selected else drawn
 
 
 def move_selection(state: EngineState, view: RequestsView, delta: int, height: int, now: float) -> None:

@@ -6,7 +6,7 @@ from rich.console import Console
 from kvtop.term.depth import ColourDepth
 from kvtop.term.palette import Palette
 from kvtop.term.replay import Replay
-from kvtop.term.strip import CellStrip
+from kvtop.term.strip import CellStrip, cells_of
 from kvtop.views.block_states import role_of
 from kvtop.views.rows import HIGHLIGHT, Role, Row
 
@@ -70,3 +70,18 @@ def test_a_look_of_segments_is_that_of_the_palette() -> None:
     segments = list(strip("ab", [Role.TEXT, Role.OWNER0]))
     assert segments[0].style == PALETTE.style(Role.TEXT)
     assert segments[1].style is PALETTE.style(Role.OWNER0)
+
+
+@pytest.mark.parametrize("width", [1, 4, 9])
+def test_rows_put_on_the_screen_at_once_have_the_cells_of_their_strips(width: int) -> None:
+    roles = bytes([Role.TEXT, Role.BAD, role_of("free") | HIGHLIGHT, role_of("pinned"), Role.TEXT])
+    rows = [Row("ab  c", roles), Row("", b""), Row("x\x1b█", roles[:3]), Row("     ", roles)]
+    cells = cells_of(rows, width, PALETTE)
+    for row, line in zip(rows, cells, strict=True):
+        assert line.tolist() == CellStrip.from_row(row, width, PALETTE).cells.tolist()
+
+
+def test_what_textual_keeps_of_a_strip_is_there_when_it_asks() -> None:
+    line = strip("abc")
+    assert line.crop_extend(1, 5, None).text == "bc  "
+    assert not hasattr(line, "no_such_thing")
