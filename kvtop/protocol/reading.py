@@ -127,7 +127,10 @@ def _holders(raw: dict[str, Any], loc: Sequence[int | str]) -> list[tuple[Any, A
     way: list[tuple[Any, Any]] = []
     value: Any = raw
     for part in loc:
-        there = part in value if isinstance(value, dict) else isinstance(value, list) and isinstance(part, int)
+        if isinstance(value, list):
+            there = isinstance(part, int) and part < len(value)  # a tuple that is too short lacks its last places
+        else:
+            there = isinstance(value, dict) and part in value
         if not there:
             break
         way.append((value, part))

@@ -90,7 +90,7 @@ def _summary(state: EngineState, request: RequestRow, width: int) -> Row:
             part(50, f"{count(request.computed_tokens)} tokens computed", ""),
             part(75, _sample(state, request), ""),
             part(44, f"{count(request.pinned_blocks)} pinned" if request.pinned_blocks else "", ""),
-            part(43, f"KV in {clean(request.tier, 16)}" if request.tier else "", ""),
+            part(43, f"KV in {clean(request.tier, 16)}" if request.tier and not request.finished else "", ""),
             part(40, f"attention {clean(request.attention_mode, 32)}" if request.attention_mode else "", ""),
             part(30, f"KV {clean(cache_dtype, 32)}" if cache_dtype else "", ""),
         ],

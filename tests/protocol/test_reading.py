@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import json
+import unicodedata
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from kvtop.protocol.reading import MAX_MENDS, read_frame
 from kvtop.state import EngineState
 from kvtop.views.block_states import state_of
 from kvtop.views.capacity import capacity_rows
+from kvtop.views.clusters import spell
 from kvtop.views.events import event_rows
 from kvtop.views.header import header_rows
 from kvtop.views.requests import RequestsView, request_rows
@@ -99,6 +101,10 @@ STRANGE = st.one_of(
 )
 
 
+NO_TEXT = ("Cc", "Cs", "Co", "Zl", "Zp")
+"""Of characters that a terminal obeys or cannot show, private stand-ins for wide ones among them."""
+
+
 @settings(max_examples=150)
 @given(st.data())
 def test_one_strange_value_costs_the_smallest_thing_around_it_and_never_the_link(data: st.DataObject) -> None:
@@ -119,7 +125,7 @@ def test_one_strange_value_costs_the_smallest_thing_around_it_and_never_the_link
     assert bool(reading.mended) == bool(reading.note)
     state.apply(reading.frame, NOW)
     for rows in (header_rows(state, LATER, 120), capacity_rows(state, 120), event_rows(state, 120, 5)):
-        assert all(row.text.isprintable() for row in rows)
+        assert not [char for row in rows for char in spell(row.text) if unicodedata.category(char) in NO_TEXT]
     if reading.frame.type == "iteration" and path[0] not in ("events", "requests"):
         assert isinstance(reading.frame, IterationFrame)
         assert [event.id for event in reading.frame.events] == [7]
@@ -202,6 +208,15 @@ def test_a_run_with_one_more_place_keeps_those_that_are_known_and_a_bad_one_goes
     assert isinstance(reading.frame, IterationFrame)
     assert reading.frame.blocks == [(0, 1, 2, 0, 1, 4, 0, 0), (2, 1, 0, -1, 0, 0, 0, 0)]
     assert reading.mended == 2
+
+
+@pytest.mark.parametrize("short", [[], [0], [0, 1, 2, 0, 1, 4, 0]])
+def test_a_run_with_fewer_places_goes_alone(short: list[int]) -> None:
+    """It ended the thread that reads from the engine with an IndexError."""
+    reading = read_frame(line(raw(FRAMES[2]) | {"blocks": [short, [2, 1, 0, -1, 0, 0, 0, 0]]}))
+    assert isinstance(reading.frame, IterationFrame)
+    assert reading.frame.blocks == [(2, 1, 0, -1, 0, 0, 0, 0)]
+    assert "iteration.blocks.0" in reading.note
 
 
 def test_an_item_that_lacks_what_it_is_known_by_goes_alone() -> None:

@@ -181,3 +181,9 @@ def test_which_of_several_outputs_a_request_is() -> None:
     assert "· output 2 of 3 of #7 ·" in summary(scene(requests=[undrawn]), 8)
     apart = of_three[1].model_copy(update={"num": 99})
     assert "· one of 3 samples of #7 ·" in summary(scene(requests=[apart]), 99)
+
+
+@pytest.mark.parametrize(("now", "says"), [("decode", True), ("finished", False)])
+def test_a_request_that_has_ended_has_its_kv_nowhere(now: str, says: bool) -> None:
+    state = scene(requests=[RequestChange(num=1, state=now, tier="device", table_at=0, table=[])])
+    assert ("KV in device" in check_rows(block_table_rows(state, 1, 120, 4, LATER), 120, 4)) == says
