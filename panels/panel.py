@@ -17,7 +17,9 @@ from panels.layout import Column, Need, Room, Tile
 _GAP = re.compile(r" {4,}")
 
 
-def title_row(title: str, width: int, focused: bool, digit: int | None = None, note: str = "") -> Row:
+def title_row(
+    title: str, width: int, focused: bool, digit: int | None = None, note: str = "", role: int = Role.DIM
+) -> Row:
     """``▸1 requests ──── note``: thin while unfocused; focus shows by mark and reverse, not by colour alone."""
     builder = RowBuilder()
     number = "" if digit is None else f"{digit} "
@@ -29,7 +31,7 @@ def title_row(title: str, width: int, focused: bool, digit: int | None = None, n
     rule = width - builder.width - len(note) - 1
     if rule < 1:
         note, rule = "", width - builder.width - 1
-    return builder.add("─" * max(0, rule), Role.BORDER).add(note, Role.DIM).add("─", Role.BORDER).row(width)
+    return builder.add("─" * max(0, rule), Role.BORDER).add(note, role).add("─", Role.BORDER).row(width)
 
 
 def with_rule(row: Row) -> Row:
@@ -161,9 +163,9 @@ class TitledPanel(Panel, can_focus=True):
     def body_height(self) -> int:
         return max(0, self.size.height - 1)
 
-    def framed(self, title: str, body: Sequence[Row], note: str = "") -> list[Row]:
+    def framed(self, title: str, body: Sequence[Row], note: str = "", role: int = Role.DIM) -> list[Row]:
         """Title and body, in characters of the glyph set."""
-        title_line = title_row(title, self.size.width, self.has_focus, self.DIGIT, note)
+        title_line = title_row(title, self.size.width, self.has_focus, self.DIGIT, note, role)
         return [*self.glyphs.rows([title_line]), *body]
 
     def draw(self) -> None:

@@ -4,14 +4,18 @@ from kvtop.state import EngineState
 from kvtop.term.keys import bindings, scrolling
 from kvtop.views.exposure import not_exposed
 from kvtop.views.glyphs import UNICODE, Glyphs
+from kvtop.views.limit import limit
 from kvtop.views.queue import queue_rows, queue_title
 from kvtop.views.rows import Row
 from panels.layout import Need, Room
 from panels.panel import TitledPanel
 
+BESIDE_TITLE = 8
+"""Cells of a title's row that are neither title nor note."""
+
 
 class QueuePanel(TitledPanel):
-    """The keys scroll through those who wait."""
+    """The keys scroll through those who wait. Beside the title stands what holds the engine back."""
 
     ID, NAME, DIGIT = "queue", "queue", 3
     ACTIONS = scrolling("waiting request")
@@ -35,7 +39,13 @@ class QueuePanel(TitledPanel):
     def compose_rows(self) -> list[Row]:
         self.first = max(0, min(self.first, self._known - 1))
         rows = queue_rows(self.state, self.size.width, self.body_height, self.now, self.glyphs, first=self.first)
-        return self.framed(queue_title(self.state, self.now), rows)
+        title = queue_title(self.state, self.now)
+        found = limit(self.state)
+        if found is None:
+            return self.framed(title, rows)
+        room = self.size.width - len(title) - BESIDE_TITLE
+        note = next((form for form in found.forms() if len(form) <= room), "")
+        return self.framed(title, rows, note, found.role)
 
     def _scroll(self, by: int) -> None:
         before = self.first

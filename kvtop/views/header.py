@@ -1,11 +1,13 @@
 """Who is being watched, whether what one sees is live, under which policies it runs, and how fast."""
 
 from kvtop.state import EngineState, Summary
+from kvtop.state.ledger import contradictions
 from kvtop.state.rates import Rates
 from kvtop.views.definition import LONG_WINDOW, RATE_WINDOW
 from kvtop.views.fit import Part, Span, cut, fit, line, part
 from kvtop.views.format import age, clock, count, percent, plural, rate, seconds, serial, short
 from kvtop.views.glyphs import UNICODE, Glyphs
+from kvtop.views.limit import OVER, batch_text, spent
 from kvtop.views.policies import policy_parts
 from kvtop.views.rows import Role, Row, RowBuilder, clean
 
@@ -131,6 +133,10 @@ def _policies(state: EngineState, now: float, width: int) -> Row:
     if state.counters.get("ledger_violations"):
         broken = f"LEDGER BROKEN {plural(state.counters['ledger_violations'], 'time')}"
         parts.insert(0, part(95, ((broken, Role.BAD),)))
+    if differs := next(iter(contradictions(state)), ""):
+        # What we have added up ourselves, whatever the engine's own check says.
+        forms = [((f"NOT ADDING UP: {short(differs, size)}", Role.BAD),) for size in (90, 50, 30)]
+        parts.insert(0, part(94, *forms, (("NOT ADDING UP", Role.BAD),)))
     return fit(parts, width, right)
 
 
@@ -201,10 +207,12 @@ def _more(state: EngineState, mono: float) -> list[Part]:
     """What only a wide screen has room for."""
     evicted = rate(state.rates.per_minute("evictions", mono))
     parts = [part(10, (*_value("evict ", evicted), ("/min", Role.DIM)), "")]
-    timings = list(state.durations)[-50:]
-    iterations = sum(timing.iterations for timing in timings)
-    spent = [sum(getattr(timing.durations, name) for timing in timings) for name in ("schedule", "forward")]
-    if iterations and any(spent):
-        schedule, forward = (seconds(ms / iterations / 1000) for ms in spent)
-        parts.append(part(9, f"schedule {schedule} forward {forward} (last {iterations})", ""))
+    if parts_of_time := spent(state):
+        shown = {name: seconds(ms / 1000) for name, ms in parts_of_time.items()}
+        all_of_it = " ".join(f"{name.replace('_', ' ')} {ms}" for name, ms in shown.items())
+        last = sum(timing.iterations for timing in list(state.durations)[-OVER:])
+        brief = f"schedule {shown['schedule']} forward {shown['forward']} (last {last})"
+        parts.append(part(9, f"{all_of_it} (last {last})", brief, ""))
+    if batch := batch_text(state):
+        parts.append(part(8, batch, ""))
     return parts

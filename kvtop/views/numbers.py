@@ -89,6 +89,27 @@ HEADER = Section(
             window="mean of the latest iterations, as many as named",
             file="iteration_ms.forward_ms",
         ),
+        Number(
+            "prepare, sample, transfer wait, publish, ledger",
+            "milliseconds",
+            tuple(f"durations.{name}" for name in ("prepare", "sample", "transfer_wait", "publish", "ledger")),
+            "the other parts of an iteration: laying out the batch, choosing tokens, waiting for copies between tiers, "
+            "building the frame for viewers, checking the books",
+            "mean of the latest iterations, as many as named",
+        ),
+        Number(
+            "batch",
+            "tokens",
+            ("batch.prefill_tokens", "batch.decode_tokens", "batch.token_budget"),
+            "computed in an iteration, for prefill and decode, of those it may compute at most",
+            "latest frame",
+        ),
+        Term(
+            "limit",
+            "beside the queue's title: what there is not enough of. KV blocks, compute or a rule, as the verdict on the "
+            "queue's head says; where nothing waits, what most of an iteration's time goes to",
+        ),
+        Term("NOT ADDING UP", "blocks by state, gauges and pool contradict each other, by this viewer's own count"),
         Number("iteration", "iterations", ("counters.iterations",), window=SINCE_START, file="iteration"),
         Number("it/s", "iterations/s", ("counters.iterations",), window=LAST_5_S, file="rates.iterations"),
         Term(

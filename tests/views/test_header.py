@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from kvtop.protocol import Bye, Counters, EngineIdentity, Gap, ModelFacts, Status
+from kvtop.protocol import Bye, Counters, Durations, EngineIdentity, Gap, Gauges, ModelFacts, Status
 from kvtop.state import EngineState
 from kvtop.views.glyphs import ASCII
 from kvtop.views.header import header_rows
-from tests.views.scene import LATER, check_rows, gauges_only, hello, iteration, scene
+from kvtop.views.rows import Role
+from tests.views.scene import LATER, MONO, check_rows, gauges_only, hello, iteration, scene
 
 
 def test_golden_at_80() -> None:
@@ -43,6 +44,31 @@ def test_a_rate_says_over_how_long_it_is_taken() -> None:
         text = check_rows(header_rows(state, LATER, 200), 200, 3)
         assert f"tok/s ({min(5, step)}s)" in text
         assert f"/min ({min(60, step)}s)" in text
+
+
+def test_what_does_not_add_up_is_said_in_red_at_every_width() -> None:
+    state = scene()
+    assert "ADDING" not in check_rows(header_rows(state, LATER, 200), 200, 3)
+    gauges = Gauges(kv_blocks_total=64, kv_blocks_free=47, kv_blocks_cached=5, kv_blocks_active=9, kv_blocks_shared=2)
+    state.apply(iteration(15, MONO + 5, gauges=gauges), LATER)
+    row = header_rows(state, LATER, 200)[1]
+    assert row.text.startswith(
+        "NOT ADDING UP: free + cached + active + shared (+ 0 in other states) = 63, but the pool has 64"
+    )
+    assert row.roles[0] == Role.BAD
+    assert header_rows(state, LATER, 80)[1].text.startswith("NOT ADDING UP")
+
+
+def test_a_wide_screen_shows_where_an_iteration_goes_to() -> None:
+    state = scene()
+    state.durations.clear()
+    durations = Durations(schedule=1, prepare=2, forward=30, sample=4, transfer_wait=5, publish=6, ledger=7)
+    state.apply(iteration(15, MONO + 5, durations=durations), LATER)
+    text = header_rows(state, LATER, 300)[2].text
+    assert (
+        "forward 30ms prepare 2.0ms sample 4.0ms transfer wait 5.0ms schedule 1.0ms publish 6.0ms ledger 7.0ms" in text
+    )
+    assert "batch " in text
 
 
 def test_random_weights_are_said_at_every_width() -> None:
