@@ -1,6 +1,7 @@
 """The order of the requests table, kept while its choices stand: a frame moves the requests it changed."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from kvtop.state import RequestRow, RequestTable
@@ -11,7 +12,7 @@ _LIVE, _MOVING, _LIVE_UNKNOWN, _DONE, _DONE_UNKNOWN = range(5)
 _LANES = 5
 _KNOWN = frozenset({_LIVE, _MOVING, _DONE})
 
-_Place = Callable[[RequestRow], Place | None]
+_Place = Callable[[RequestRow], Place]
 
 
 class Found(NamedTuple):
@@ -43,39 +44,37 @@ class RequestOrder:
     """Finished requests come after all others, and among each of both those whose value is unknown after the rest."""
 
     def __init__(self) -> None:
-        self._ranking = Ranking(lambda _row: None)
-        self._choices: tuple[str, bool, str] | None = None
+        self._all = Ranking(lambda _row: None)
+        self._sorted: tuple[str, bool] | None = None
+        self._found: Ranking | None = None
+        self._text = ""
 
     def of(self, requests: RequestTable | None, sort: str, reverse: bool, text: str, mono: float | None) -> Found:
         """``requests`` by the column ``sort`` (``arrival``: by their nums) that contain ``text``, however written."""
         text = text.strip().lower()
-        choices = (sort, reverse, text)
-        if self._choices != choices:
+        table = requests if requests is not None else _NONE
+        if self._sorted != (sort, reverse):
+            self._sorted, self._found = (sort, reverse), None
             column = next((column for column in COLUMNS if column.name == sort), None)
-            place = _matching(text, _by_column(column))
-            before = self._choices
-            self._choices = choices
-            if before is not None and before[:2] == (sort, reverse) and before[2] in text and requests is not None:
-                # One more letter: what did not match before does not now.
-                self._ranking.follow(requests)
-                self._ranking.narrow(lambda num: _matches(requests[num], text), place)
-            else:
-                self._ranking = Ranking(place, _LANES, backward=reverse, turned=_KNOWN)
-        return Found(requests, self._ranking.follow(requests if requests is not None else _NONE), mono or 0.0)
+            self._all = Ranking(_by_column(column), _LANES, backward=reverse, turned=_KNOWN)
+        # The order of all is kept behind every filter: one looks in it for the text, and is back in it at once.
+        ranking = self._all.follow(table)
+        if not text:
+            self._found = None
+        elif self._found is None or text != self._text:
+            self._found = ranking = ranking.part(table, partial(_matches, text))
+        else:
+            ranking = self._found.follow(table)
+        self._text = text
+        return Found(requests, ranking, mono or 0.0)
 
 
 _NONE = RequestTable()
 
 
-def _matching(text: str, place: _Place) -> _Place:
-    if not text:
-        return place
-    return lambda row: place(row) if _matches(row, text) else None
-
-
-def _matches(row: RequestRow, text: str) -> bool:
+def _matches(text: str, row: RequestRow) -> bool:
     # One search in three texts; the filter is one line, so that it never matches across two of them.
-    return text in f"{row.id or row.name}\n{row.label or ''}\n{row.state or ''}".lower()
+    return text in row.words
 
 
 def _by_column(column: Column | None) -> _Place:

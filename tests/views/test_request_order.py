@@ -140,16 +140,21 @@ def test_a_few_changes_among_many_requests_look_at_few() -> None:
     for num in range(10_000):
         table.apply(RequestChange(num=num, id=f"r{num:05d}", state="decode", queue_s=num % 7), None, lambda _: None)
     order.of(table, "wait", False, "", 1.0)
-    places = order._ranking._place
+    places = order._all._place
 
     def counted(row: RequestRow) -> object:
         nonlocal looked_at
         looked_at += 1
         return places(row)
 
-    order._ranking._place = counted  # type: ignore[assignment]
+    order._all._place = counted  # type: ignore[assignment]
     for num in range(64):
         table.apply(RequestChange(num=num * 100, queue_s=3.5), None, lambda _: None)
+    assert len(order.of(table, "wait", False, "", 1.0)) == 10_000
+    assert looked_at == 64
+    # A filter is looked for in the order there is, and leaving it is no work at all.
+    assert len(order.of(table, "wait", False, "r0001", 1.0)) == 10
+    assert len(order.of(table, "wait", False, "r", 1.0)) == 10_000
     assert len(order.of(table, "wait", False, "", 1.0)) == 10_000
     assert looked_at == 64
 
