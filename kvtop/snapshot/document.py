@@ -5,7 +5,7 @@ Pure: `kvtop.snapshot.files` writes it. Unknown is null; NaN never occurs; promp
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any, overload
@@ -84,14 +84,24 @@ def snapshot_document(state: EngineState, wall: float, now: float) -> dict[str, 
 
 def dumps(document: Mapping[str, Any]) -> str:
     """JSON, ``schema`` first, one line for each field, and for each request, event and run of blocks."""
-    lines = []
+    return "".join(pieces(document))
+
+
+def pieces(document: Mapping[str, Any]) -> Iterator[str]:
+    """The same bit by bit: a million blocks are fifty megabytes, and no other thread gets its turn while a text of that
+    size is made, put into a larger one, or encoded."""
+    before = "{\n"
     for name, value in document.items():
+        yield f"{before} {json.dumps(name)}: "
+        before = ",\n"
         if isinstance(value, list) and value and isinstance(value[0], dict):
-            text = "[\n  " + ",\n  ".join(_compact(item) for item in value) + "\n ]"
+            for place, item in enumerate(value):
+                yield ",\n  " if place else "[\n  "
+                yield from _compact(item)
+            yield "\n ]"
         else:
-            text = _compact(value)
-        lines.append(f" {json.dumps(name)}: {text}")
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+            yield from _compact(value)
+    yield "\n}\n" if document else "{\n\n}\n"
 
 
 # -- the parts of the document ----------------------------------------------------------------------------------
@@ -322,11 +332,19 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def _compact(value: Any) -> str:
-    """One line. Long ones piece by piece, so that another thread gets its turn: the encoder gives none while it works."""
+def _compact(value: Any) -> Iterator[str]:
+    """One line. Long lists come in pieces; the encoder gives no other thread its turn while it works on one."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(name)}: {_compact(item)}" for name, item in value.items()) + "}"
-    if isinstance(value, BlockRuns) or (isinstance(value, list) and len(value) > PIECE):
-        pieces = (_compact(value[at : at + PIECE])[1:-1] for at in range(0, len(value), PIECE))
-        return f"[{', '.join(pieces)}]"
-    return json.dumps(value, allow_nan=False, separators=(", ", ": "))
+        yield "{"
+        for place, (name, item) in enumerate(value.items()):
+            yield f"{', ' if place else ''}{json.dumps(name)}: "
+            yield from _compact(item)
+        yield "}"
+    elif isinstance(value, BlockRuns) or (isinstance(value, list) and len(value) > PIECE):
+        yield "["
+        for at in range(0, len(value), PIECE):
+            piece = json.dumps(value[at : at + PIECE], allow_nan=False, separators=(", ", ": "))
+            yield f"{', ' if at else ''}{piece[1:-1]}"
+        yield "]"
+    else:
+        yield json.dumps(value, allow_nan=False, separators=(", ", ": "))

@@ -5,12 +5,12 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kvtop.errors import UserError
-from kvtop.snapshot.document import dumps, snapshot_document
+from kvtop.snapshot.document import pieces, snapshot_document
 from kvtop.state import EngineState
 
 LONGEST_NAME = 100
@@ -41,10 +41,10 @@ def write_snapshot(
 
 def save_new(document: Mapping[str, Any], folder: Path, engine: str, wall: float, svg: str | None = None) -> list[Path]:
     """`save` under `default_stem`, with ``-2``, ``-3``, … behind it while that is taken. Raises `UserError` as `save`."""
-    text, stem = dumps(document), default_stem(engine, wall)
+    stem = default_stem(engine, wall)
     for number in range(1, MOST_ALIKE):
         with contextlib.suppress(NameTakenError):
-            return _save(text, folder / f"{stem}{f'-{number}' if number > 1 else ''}.json", svg)
+            return _save(document, folder / f"{stem}{f'-{number}' if number > 1 else ''}.json", svg)
     raise UserError(
         f"{folder} has {MOST_ALIKE - 1:,} snapshots named {stem}", "give another place: kvtop snapshot FILE"
     )
@@ -56,7 +56,7 @@ def save(document: Mapping[str, Any], path: Path, svg: str | None = None) -> lis
     Returns what was written. Raises `UserError` (`NameTakenError` where there is such a file) and leaves nothing behind
     where it cannot.
     """
-    return _save(dumps(document), path, svg)
+    return _save(document, path, svg)
 
 
 def default_stem(engine: str, wall: float) -> str:
@@ -76,8 +76,10 @@ def file_name(name: str) -> str:
     return kept.encode(encoding)[:LONGEST_NAME].decode(encoding, "ignore") or "engine"
 
 
-def _save(text: str, path: Path, svg: str | None) -> list[Path]:
-    contents = {path: text} | ({} if svg is None else {path.with_suffix(".svg"): svg})
+def _save(document: Mapping[str, Any], path: Path, svg: str | None) -> list[Path]:
+    contents: dict[Path, Iterable[str]] = {path: pieces(document)}
+    if svg is not None:
+        contents[path.with_suffix(".svg")] = [svg]
     taken: list[Path] = []
     try:
         for place in contents:
@@ -101,12 +103,13 @@ def _take(path: Path) -> None:
         raise NameTakenError(f"{path} exists", "give another name: kvtop snapshot FILE") from None
 
 
-def _fill(path: Path, text: str) -> None:
+def _fill(path: Path, content: Iterable[str]) -> None:
     """The content appears whole under its name."""
     partial = path.with_name(f".kvtop-{secrets.token_hex(8)}.partial")
     try:
         with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(text.encode(errors="replace"))
+            for text in content:
+                file.write(text.encode(errors="replace"))
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from kvtop.protocol import EngineIdentity, Event, Gauges, Hello, Keyframe, ModelFacts, Status
-from kvtop.snapshot.document import BlockRuns, dumps, snapshot_document
+from kvtop.snapshot.document import BlockRuns, dumps, pieces, snapshot_document
 from kvtop.state import EngineState
 from tests.cli.fakes import SECRET, fake_hello, fake_iteration, fake_keyframe
+from tests.perf.big_engine import BigEngine
 
 HEADLINE = {
     "kv_capacity_bytes": 12 * 16 * 1024,
@@ -120,6 +121,17 @@ def test_a_flood_of_routine_events_does_not_hide_what_matters() -> None:
     assert [event["id"] for event in found] == [0, *range(401, 601)]
     assert (found[0]["kind"], found[0]["iteration"]) == ("policy", 0)
     assert "cause" not in found[0]
+
+
+def test_no_piece_of_a_large_document_keeps_other_threads_waiting() -> None:
+    big = BigEngine(100_000, 2_000)
+    document = document_of(big.hello(), big.keyframe())
+    found = list(pieces(document))
+    assert max(map(len, found)) < 100_000
+    text = "".join(found)
+    assert text == dumps(document)
+    assert len(text) > 2_000_000
+    assert sum(count for _, count, *_ in json.loads(text)["blocks"]["runs"]) == 100_000
 
 
 def test_no_nan_gets_out() -> None:
