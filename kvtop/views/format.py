@@ -3,6 +3,7 @@
 import math
 import time
 
+from kvtop.views.clusters import whole
 from kvtop.views.rows import clean
 
 UNKNOWN = "–"
@@ -143,12 +144,12 @@ def percent(share: Number) -> str:
         return UNKNOWN
     if abs(number) >= 99.995:
         return HUGE
-    whole = round(number * 100)
-    if number > 0 and whole == 0:
+    hundredths = round(number * 100)
+    if number > 0 and hundredths == 0:
         return "<1%"
-    if number < 1 and whole == 100:
+    if number < 1 and hundredths == 100:
         return ">99%"
-    return f"{whole}%"
+    return f"{hundredths}%"
 
 
 def clock(wall: Number) -> str:
@@ -168,6 +169,15 @@ def fixed(text: str, width: int) -> str:
     if len(text) > width:
         return text[: width - 1] + "…" if width > 0 else ""
     return text.ljust(width)
+
+
+def ends(text: str, width: int) -> str:
+    """Like `fixed`, but what was cut is in the middle: names that somebody numbered differ at their end."""
+    text = clean(text)
+    if len(text) <= width or width < 3:
+        return fixed(text, width)
+    head = (width - 1) // 3
+    return whole(f"{text[:head]}…{text[head + 1 - width :]}")
 
 
 def short(text: str, width: int) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from kvtop.state import RequestRow
 from kvtop.views.columns import Column, Columns
 from kvtop.views.fit import cut
-from kvtop.views.format import fixed
+from kvtop.views.format import ends, fixed
 from kvtop.views.rows import Role, Row, highlighted
 
 _JOINTS = re.compile("[ /+]")
@@ -84,7 +84,7 @@ _BETWEEN = bytes((Role.TEXT,))
 def _aligned(text: str, column: Column, size: int) -> str:
     """In exactly ``size`` cells."""
     if column.left:
-        return fixed(text, size)
+        return ends(text, size) if column.name == "id" else fixed(text, size)
     if len(text) > size:
         # Rather its first number whole than two of them cut.
         text = _JOINTS.split(text)[0]

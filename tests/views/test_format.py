@@ -90,7 +90,7 @@ def test_non_negative_numbers_fit_five_cells(value: float) -> None:
 
 @given(st.text(), st.integers(0, 30))
 def test_a_name_fills_its_column_exactly(name: str, width: int) -> None:
-    shown = format.fixed(name, width)
-    assert len(shown) == width
-    assert cells_drawn(shown) == width
+    for shown in (format.fixed(name, width), format.ends(name, width)):
+        assert len(shown) == width
+        assert cells_drawn(shown) == width
     assert len(format.short(name, width)) <= width

@@ -217,3 +217,12 @@ def test_samples_and_beams_say_which_they_are_and_sort_by_group() -> None:
     assert "sample    score" in titles
     assert "sample" not in check_rows(request_rows(scene(), RequestsView(), 200, 6, LATER), 200, 6)
     assert order(RequestsView(sort="score", reverse=True), state)[:2] == [4, 5]
+
+
+def test_ids_that_begin_alike_are_told_apart_at_80_columns() -> None:
+    """Each was cut to the same ``chatcmp…``."""
+    ids = ["chatcmpl-7f3a-0041", "chatcmpl-7f3a-0042", "要求-要求-7"]
+    state = scene(requests=[RequestChange(num=num, id=name, state="decode") for num, name in enumerate(ids)])
+    rows = check_rows(request_rows(state, RequestsView(), 80, 6, LATER), 80, 6).split("\n")
+    assert [row[:8] for row in rows[1:3]] == ["ch…-0041", "ch…-0042"]
+    assert "-7" in rows[3][:10]
