@@ -4,7 +4,7 @@ from kvtop.state import EngineState
 from kvtop.term.keys import bindings, scrolling
 from kvtop.views.exposure import not_exposed
 from kvtop.views.glyphs import UNICODE, Glyphs
-from kvtop.views.limit import limit
+from kvtop.views.limit import limit, work_rows
 from kvtop.views.queue import queue_rows, queue_title
 from kvtop.views.rows import Row
 from panels.layout import Need, Room
@@ -12,6 +12,9 @@ from panels.panel import TitledPanel
 
 BESIDE_TITLE = 8
 """Cells of a title's row that are neither title nor note."""
+
+ROOMY = 8
+"""Rows from which on one tells what an iteration holds and where its time goes."""
 
 
 class QueuePanel(TitledPanel):
@@ -38,7 +41,10 @@ class QueuePanel(TitledPanel):
 
     def compose_rows(self) -> list[Row]:
         self.first = max(0, min(self.first, self._known - 1))
-        rows = queue_rows(self.state, self.size.width, self.body_height, self.now, self.glyphs, first=self.first)
+        width, height = self.size.width, self.body_height
+        work = work_rows(self.state, width, self.glyphs) if height >= ROOMY else []
+        rows = queue_rows(self.state, width, height - len(work), self.now, self.glyphs, first=self.first)
+        rows = [*work, *rows]
         title = queue_title(self.state, self.now)
         found = limit(self.state)
         if found is None:

@@ -4,8 +4,10 @@ from typing import Final, NamedTuple
 
 from kvtop.protocol import Verdict
 from kvtop.state import EngineState
-from kvtop.views.format import count, percent
-from kvtop.views.rows import Role, clean
+from kvtop.views.fit import fit, part
+from kvtop.views.format import count, percent, seconds
+from kvtop.views.glyphs import UNICODE, Glyphs
+from kvtop.views.rows import Role, Row, clean
 from kvtop.views.verdict import waiting_count
 
 OVER: Final = 50
@@ -118,6 +120,18 @@ def forward_text(state: EngineState) -> str:
     """``96% forward``: of an iteration's time; empty where that is not exposed."""
     parts = spent(state)
     return f"{percent(parts['forward'] / sum(parts.values()))} forward" if parts else ""
+
+
+def work_rows(state: EngineState, width: int, glyphs: Glyphs = UNICODE) -> list[Row]:
+    """One row of what an iteration holds and where its time goes, what took longest staying longest; none where neither is
+    exposed."""
+    times = spent(state)
+    parts = [part(99, batch)] if (batch := batch_text(state)) else []
+    order = sorted(times, key=lambda name: times[name])
+    for name, ms in times.items():
+        shown = f"{name.replace('_', ' ')} {seconds(ms / 1000)}"
+        parts.append(part(20 + order.index(name), shown, "", role=Role.DIM))
+    return glyphs.rows([fit(parts, width)]) if parts else []
 
 
 def _role(word: str) -> int:

@@ -6,8 +6,8 @@ import pytest
 
 from kvtop.protocol import Batch, Durations, Gauges, Queue, Status, Verdict
 from kvtop.state import EngineState
-from kvtop.views.limit import limit
-from tests.views.scene import LATER, MONO, gauges_only, iteration, scene
+from kvtop.views.limit import limit, work_rows
+from tests.views.scene import LATER, MONO, check_rows, gauges_only, iteration, scene
 
 
 def said(width: str = "long", **facts: Any) -> str:
@@ -70,6 +70,14 @@ def test_tokens_are_those_of_one_iteration() -> None:
     found = limit(state)
     assert found is not None
     assert "batch 40 tokens" in found.why
+
+
+def test_one_row_tells_what_an_iteration_holds_and_where_its_time_goes() -> None:
+    state = told(durations=Durations(schedule=1, prepare=2, forward=90, sample=4, transfer_wait=3))
+    wide = check_rows(work_rows(state, 120), 120, 1)
+    assert wide.startswith("batch 512/512 tokens · forward 90ms · prepare 2.0ms · sample 4.0ms · transfer wait 3.0ms")
+    assert check_rows(work_rows(state, 40), 40, 1).rstrip() == "batch 512/512 tokens · forward 90ms"
+    assert work_rows(gauges_only(), 80) == []
 
 
 def test_an_idle_or_paused_engine_is_held_back_by_nothing_else() -> None:
