@@ -9,10 +9,10 @@ import pytest
 SMALL: dict[str, tuple[str, ...]] = {
     "engine_turn": ("--blocks", "1000", "--running", "8", "--waiting", "20", "--turns", "3"),
     "kv_error": ("--types", "float32"),
-    "memory": ("--sizes", "1000"),
+    "memory": ("--sizes", "4000"),
     "overhead": ("--model", "random", "--seconds", "0.2", "--rounds", "1"),
     "overnight": ("--minutes", "0.1", "--rate", "5"),
-    "render": ("--frames", "2"),
+    "render": ("--frames", "10"),
     "rest": ("--seconds", "0.5", "--blocks", "500", "--requests", "10"),
     "sampling": ("--rows", "2"),
     "scale": ("--quick", "--only", "snapshot"),
