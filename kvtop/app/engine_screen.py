@@ -186,8 +186,11 @@ class EngineScreen(Screen[None]):
             if text_due and isinstance(top, PagerScreen) and top.live:
                 top.reload()
             return
-        if not self.feed.held:
-            self._fresh = Changes.together([self._fresh, changes])
+        # Of what happens while the view is held, maybe for a night, only which blocks changed is gathered.
+        missed = Changes(full=changes.full or changes.hello, blocks=changes.blocks) if self.feed.held else changes
+        self._fresh = Changes.together([self._fresh, missed])
+        if self.feed.held and 4 * len(self._fresh.blocks) > self._blocks:
+            self._fresh = Changes(full=True)
         if self.focused is None and self.app.screen is self:
             # What is hidden cannot keep the focus: it is lost while the terminal is too small.
             last = self.panels[self._last_focus]
@@ -228,15 +231,16 @@ class EngineScreen(Screen[None]):
             self._content, self._blocks = content, blocks
             self.place(self.app.size)
 
-    def _draw(self, now: float, texts: bool, anew: bool = False) -> None:
+    def _draw(self, now: float, texts: bool, anew: bool = False, turned: bool = False) -> None:
         """Tells the panels what there is to see: those of the map's rate always, the others when texts are due.
 
-        While the view is held the former stand still, unless everything is to be drawn ``anew``.
+        While the view is held the former stand still, unless everything is to be drawn ``anew``, or the view has just
+        ``turned`` to another moment, of which only what has changed since is looked at.
         """
         held = None if self.feed.held_since is None else now - self.feed.held_since
-        moving = held is None or anew
+        moving = held is None or anew or turned
         fresh = Changes(full=True) if anew else self._fresh
-        if moving:
+        if held is None or turned:
             self._fresh = Changes()
         self._follow_run()
         if self._hint_until is not None and now > self._hint_until:
@@ -245,7 +249,7 @@ class EngineScreen(Screen[None]):
             self.feed.shown, now, fresh, texts, 0 if held else self._arrived_events, held, self._app.governor.label
         )
         # Where time stands still, held or without an engine, only how long it has does not.
-        counting = not anew and (held is not None or (not self._news and not self.feed.live.link.up))
+        counting = not anew and not turned and (held is not None or (not self._news and not self.feed.live.link.up))
         for panel in self.panels.values():
             if moving if panel.EVERY_FRAME else texts and (not counting or panel.COUNTS):
                 panel.take(tick)
@@ -400,7 +404,7 @@ class EngineScreen(Screen[None]):
             self.hint("the view is held still; the same key lets it go")
         else:
             self.say("nothing has come from an engine yet, so there is nothing to hold still", "warning")
-        self._redraw_all()
+        self._draw(self._now(), texts=True, turned=True)
 
     def action_help(self) -> None:
         keys = next(action.keys for action in self.keymap.actions(EVERYWHERE_NAME) if action.name == "help")
