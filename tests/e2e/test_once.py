@@ -121,7 +121,7 @@ def test_an_engine_that_dies_is_named_with_its_log(engines: Engines, environment
 def test_a_name_in_use_is_refused_and_its_engine_unharmed(engines: Engines) -> None:
     first = engines.start("twin")
     done = engines.kvtop("demo", *RANDOM, "--name", "twin", "--once", "--seconds", "1")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "kvtop attach twin" in done.stderr
     assert first.poll() is None
     assert engines.pid("twin") == first.pid
