@@ -31,8 +31,11 @@ check: setup
 	$(BIN)/python -m kvtop.app.manual --check
 
 # One worker a core, each test on whichever is free: none may need a place, a name or a port that another could have.
+# As many workers as cores and one more: the tests that start processes mostly wait.
+WORKERS ?= $(shell $(PYTHON) -c "import os; print((os.cpu_count() or 1) + 1)")
+
 test: setup model check
-	$(BIN)/pytest -m "not slow" -n logical --dist worksteal
+	$(BIN)/pytest -m "not slow" -n $(WORKERS) --dist worksteal
 
 slow: setup model  ## what takes minutes: golden outputs under all policies, long runs of the state machines
 	$(BIN)/pytest -m slow

@@ -287,7 +287,8 @@ async def test_compaction_names_whose_blocks_would_move(tmp_path: Path) -> None:
 @in_loop
 async def test_pinning_says_what_is_pinned_already_and_how_much_may_be(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
-        b.screen.feed.live.policy["pin_limit"] = 0.25
+        # Not in place: frames of a recording are shared by all tests that show it.
+        b.screen.feed.live.policy = {**b.screen.feed.live.policy, "pin_limit": 0.25}
         b.screen.feed.live.gauges["kv_blocks_pinned"] = 7
         await b.press("2", "g")
         row = (b.screen.feed.live.requests or {})[b.screen.requests.view.selected or 0]

@@ -12,8 +12,9 @@ Terminal = Callable[..., Tmux]
 LOADED = "--preset tiers --model random --rate 60 --seed 3 --set preempt_action=recompute"
 
 
-def switch(tmux: Tmux, axis: str, value: str) -> tuple[str, str]:
-    """Choose ``value`` in the policy dialog and apply it. Returns the screens of the preview and of the outcome."""
+def switch(tmux: Tmux, axis: str, value: str, says: str) -> None:
+    """Choose ``value`` in the policy dialog and apply it, once the preview ``says`` so (a regular expression, over all
+    lines); the outcome names the change."""
     tmux.keys("P")
     tmux.wait_for(r"─ policies ─")
     _go_down_to(tmux, rf"▸ {axis} ")
@@ -21,15 +22,20 @@ def switch(tmux: Tmux, axis: str, value: str) -> tuple[str, str]:
     tmux.wait_for(rf"─ policy {axis} ─")
     _go_down_to(tmux, rf"▸ ○ {value}\b")
     tmux.keys("Enter")
-    preview = tmux.wait_for(r"what it will do:")
+    tmux.wait_for(r"what it will do:")
+    # A terminal can be read while half of a frame has come.
+    wait_until(
+        lambda: re.search(says, _said(tmux.screen())) is not None, 30, lambda: f"not said: {says}\n{tmux.screen()}"
+    )
+    tmux.wait_for(rf"\w+ → {value}", 30)
     tmux.keys("Right", "Enter")
-    outcome = tmux.wait_for(r"took effect at iteration [\d,]+")
+    tmux.wait_for(r"took effect at iteration [\d,]+")
+    tmux.wait_for(rf"{axis} → {value}", 30)
     tmux.keys("Enter")
     wait_until(lambda: "took effect" not in tmux.screen(), 30, "the dialog stays")
     while re.search(r"─ polic(y|ies) ", tmux.screen()):
         tmux.keys("Escape")
         wait_until(lambda: True, 1, "")
-    return preview, outcome
 
 
 def _go_down_to(tmux: Tmux, pattern: str) -> None:
@@ -56,10 +62,7 @@ def test_recompute_to_swap_and_lru_to_priority_under_load(terminal: Terminal, si
     tmux.wait_for(r"preempt \S+ by \S+: .*→ lost [1-9]\d* tok")
     assert "swap out" not in tmux.screen()
 
-    preview, outcome = switch(tmux, "preempt_action", "swap")
-    assert "recompute → swap" in preview
-    assert re.search(r"copied to the\s+host\s+tier", _said(preview))
-    assert "preempt_action → swap" in outcome
+    switch(tmux, "preempt_action", "swap", r"copied to the\s+host\s+tier")
     tmux.wait_for(r"swap out \S+ to host: \d+ blocks?, \d+ tokens kept")
     tmux.wait_for(r"swap in \S+ from host: \d+ blocks?, \d+ tokens kept, after")
     tmux.keys("5")
@@ -67,10 +70,7 @@ def test_recompute_to_swap_and_lru_to_priority_under_load(terminal: Terminal, si
     tmux.wait_for(r"(?m)host +\S+ +\d+/64 +[\d.]+ +[\d.]+ .* (<1|[1-9]\d?)%")
     tmux.wait_for(r"(?m)disk +\S+ +\d+/768 +[\d.]+ +[\d.]+ .* (<1|[1-9]\d?)%")
 
-    preview, outcome = switch(tmux, "eviction", "priority")
-    assert "lru → priority" in preview
-    assert "evicted by priority, no more by lru" in _said(preview)
-    assert "eviction → priority" in outcome
+    switch(tmux, "eviction", "priority", "evicted by priority, no more by lru")
     tmux.wait_for(r"swap in \S+ from host")
     tmux.keys("q")
 
