@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from engine.config import EngineConfig
 from engine.policies.kv_dtype import KV_DTYPES
+from engine.serving.garbage import settle
 from engine.serving.watchdog import Limits
 from engine.tiers import scratch
 from engine.words import flat, one_line
@@ -290,6 +291,7 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     observe, control = server.publisher.places
     reporter.ready({"name": config.name, "socket": str(observe), "control": str(control)})
+    settle()
     try:
         server.run()
     except EngineFailed as error:

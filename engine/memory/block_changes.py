@@ -26,6 +26,7 @@ class BlockChanges:
         self._dirty: list[int] = []
         self.rehashed: set[int] = set()
         """Blocks that got or lost a hash; each is marked as well."""
+        self._copied: ColumnCopy | None = None
         self.copy: ColumnCopy | None = None
         """Where somebody is copying the pool's arrays: it learns of what changed when the frames do."""
 
@@ -55,8 +56,14 @@ class BlockChanges:
         return self._runs(blocks), hashes
 
     def start_copy(self) -> ColumnCopy:
-        """A copy of what viewers are told of blocks: the columns of a run, then ``hash`` and ``last_use``."""
-        self.copy = ColumnCopy((*self._columns, self._hash, self._last_use))
+        """A copy of what viewers are told of blocks: the columns of a run, then ``hash`` and ``last_use``. The one before it
+        must not be read any more."""
+        # The same memory each time: to have it anew costs milliseconds.
+        if self._copied is None:
+            self._copied = ColumnCopy((*self._columns, self._hash, self._last_use))
+        else:
+            self._copied.start()
+        self.copy = self._copied
         return self.copy
 
     def forget(self) -> None:

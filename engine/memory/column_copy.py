@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 PIECE = 32_768
-"""Entries copied at once: a fraction of a millisecond."""
+"""Entries of one column copied at once: a fraction of a millisecond."""
 
 
 class ColumnCopy:
@@ -16,18 +16,25 @@ class ColumnCopy:
     def __init__(self, sources: Sequence[NDArray[np.generic]]) -> None:
         self._sources = sources
         self.columns: list[NDArray[np.generic]] = [np.empty_like(source) for source in sources]
-        self._next = 0
+        self._left: list[tuple[int, int]] = []
+        self.start()
+
+    def start(self) -> None:
+        """From the beginning; what was copied before is overwritten."""
+        # Column by column: memory that is touched for the first time comes in large pages, and not of all columns at once.
+        size = len(self._sources[0])
+        self._left = [(column, first) for column in range(len(self._sources)) for first in range(0, size, PIECE)]
+        self._left.reverse()
 
     @property
     def done(self) -> bool:
-        return self._next >= len(self._sources[0])
+        return not self._left
 
     def advance(self) -> None:
         """One piece more."""
-        piece = slice(self._next, self._next + PIECE)
-        for source, column in zip(self._sources, self.columns, strict=True):
-            column[piece] = source[piece]
-        self._next += PIECE
+        column, first = self._left.pop()
+        piece = slice(first, first + PIECE)
+        self.columns[column][piece] = self._sources[column][piece]
 
     def patch(self, entries: NDArray[np.intp]) -> None:
         """These entries have changed."""

@@ -20,6 +20,7 @@ import numpy as np
 
 from engine.scheduling.audit import Audit
 from engine.serving.broadcast import GATHER_S
+from engine.serving.garbage import settle
 from engine.serving.server import AUDIT_S
 from tests.engine.fake_model import Clock, make_engine, request
 
@@ -58,6 +59,7 @@ def main() -> None:
         clock.now += 0.05
         return engine.step()
 
+    settle()
     while len(scheduler.running) < given.running or any(r.remaining > 1 for r in scheduler.running):
         turn()
     print(f"{given.blocks:,} blocks ({scheduler.pool.active_blocks:,} in use), {len(scheduler.running)} running, "

@@ -43,7 +43,7 @@ class Door:
 def test_whoever_comes_after_one_who_left_in_the_middle_of_a_turn_gets_a_keyframe(
     leaves: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(column_copy, "PIECE", 5)
+    monkeypatch.setattr(column_copy, "PIECE", 20)
     monkeypatch.setattr(broadcast, "GATHER_S", 0.0)
     engine, telemetry = make_engine()
     door = Door(iter([False, True] + [True] * leaves + [False, False]))

@@ -29,7 +29,7 @@ from tests.views.scene import hello
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_copy, "PIECE", 5)
+    monkeypatch.setattr(column_copy, "PIECE", 20)
     monkeypatch.setattr(keyframes, "REQUESTS_AT_ONCE", 1)
 
 
