@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.requests.request import SamplingParams
+from engine.requests.sampling import Sampling
 
 SORTED_AT_ONCE = 512
 """So few tokens are put in order by sorting them; of more, only those around the one that is looked for."""
@@ -29,7 +29,7 @@ Masses = np.ndarray[tuple[int], np.dtype[np.float32]]
 class Draw:
     """What one row needs to be sampled. ``request`` is its number, ``position`` that of the new token."""
 
-    params: SamplingParams
+    params: Sampling
     request: int
     position: int
 

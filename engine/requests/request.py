@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from engine.requests.beam import Beam
-from engine.requests.fields import real, whole
 from engine.requests.output_text import OutputText
 from engine.requests.retention import Retention
+from engine.requests.sampling import Sampling
 from engine.requests.stopping import StopRules
 
 
@@ -26,30 +26,6 @@ class FinishReason(StrEnum):
     LENGTH = "length"
     ABORT = "abort"
     ERROR = "error"
-
-
-@dataclass(frozen=True, slots=True)
-class SamplingParams:
-    """How the next token is chosen. ``temperature`` 0 is greedy; the others then have no effect."""
-
-    temperature: float = 0.0
-    top_p: float = 1.0
-    seed: int | None = None
-
-    def __post_init__(self) -> None:
-        """Raises ValueError, naming the field, for what is not such a number."""
-        object.__setattr__(self, "temperature", real("temperature", self.temperature))
-        object.__setattr__(self, "top_p", real("top_p", self.top_p))
-        if not 0.0 <= self.temperature <= 100.0:
-            raise ValueError(f"temperature: {self.temperature} is not in 0…100")
-        if not 0.0 < self.top_p <= 1.0:
-            raise ValueError(f"top_p: {self.top_p} is not in (0, 1]")
-        if self.seed is not None:
-            object.__setattr__(self, "seed", whole("seed", self.seed, SEEDS[0], SEEDS[-1]))
-
-
-SEEDS = range(-(1 << 63), 1 << 64)
-"""All that fit 64 bits, with a sign or without."""
 
 
 @dataclass(slots=True)
@@ -81,7 +57,7 @@ class Request:
     arrival: float
     priority: int = 0
     label: str | None = None
-    sampling: SamplingParams = field(default_factory=SamplingParams)
+    sampling: Sampling = field(default_factory=Sampling)
     stop: StopRules = field(default_factory=StopRules)
     """What it asked to be stopped by."""
     stop_ids: frozenset[int] = frozenset()

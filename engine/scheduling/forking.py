@@ -19,7 +19,8 @@ from engine.memory.places import complete_places, tail_places
 from engine.memory.pool import BlockPool
 from engine.requests.batch import BatchItem, BlockCopy
 from engine.requests.members import width_taken
-from engine.requests.request import Request, RequestState, SamplingParams
+from engine.requests.request import Request, RequestState
+from engine.requests.sampling import Sampling
 from engine.scheduling.progress import append_token
 from engine.scheduling.promises import due
 from engine.scheduling.roster import Roster
@@ -53,7 +54,7 @@ def add_samples(request: Request, nums: list[int]) -> None:
     ]
 
 
-def _own_seed(sampling: SamplingParams, place: int) -> SamplingParams:
+def _own_seed(sampling: Sampling, place: int) -> Sampling:
     """Sample ``place`` of a seeded request draws from a stream of its own, the same in every run."""
     if sampling.seed is None:
         return sampling

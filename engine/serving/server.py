@@ -6,8 +6,9 @@ import time
 from collections.abc import Iterator, Sequence
 
 from engine.core import Engine
-from engine.requests.request import FinishReason, Request, SamplingParams
+from engine.requests.request import FinishReason, Request
 from engine.requests.retention import Retention
+from engine.requests.sampling import Sampling
 from engine.requests.stopping import StopRules
 from engine.requests.stream import OutputStream
 from engine.scheduling.admission import check_servable
@@ -92,7 +93,7 @@ class Server:
         *,
         label: str | None = None,
         priority: int = 0,
-        sampling: SamplingParams | None = None,
+        sampling: Sampling | None = None,
         stop: StopRules | None = None,
         retention: Sequence[Retention] = (),
         n: int = 1,

@@ -11,8 +11,9 @@ from typing import Any
 from engine.requests.fields import MAX_TOKEN_ID, real, shown, text, whole
 from engine.requests.hypotheses import MAX_WIDTH, MIN_WIDTH, check_penalty
 from engine.requests.output_text import OutputText, StopString, TokenBytes
-from engine.requests.request import Request, SamplingParams
+from engine.requests.request import Request
 from engine.requests.retention import Retention
+from engine.requests.sampling import Sampling
 from engine.requests.stopping import StopRules
 from engine.scheduling.beam_steps import add_beams
 from engine.scheduling.forking import MAX_SAMPLES, add_samples
@@ -26,6 +27,8 @@ MAX_SALT = 256
 
 MAX_RETENTIONS = 64
 """Ranges, each of which is looked at for each block."""
+
+_PLAIN = Sampling()
 
 PRIORITIES = range(-(1 << 31), 1 << 31)
 
@@ -49,7 +52,7 @@ class Submission:
     max_tokens: int
     label: str | None = None
     priority: int = 0
-    sampling: SamplingParams | None = None
+    sampling: Sampling | None = None
     stop: StopRules | None = None
     retention: Sequence[Retention] = ()
     n: int = 1
@@ -63,7 +66,9 @@ class Submission:
         self._become("max_tokens", whole("max_tokens", self.max_tokens, 1, MAX_TOKEN_ID))
         self._become("label", None if self.label is None else text("label", self.label, MAX_LABEL) or None)
         self._become("priority", whole("priority", self.priority, PRIORITIES[0], PRIORITIES[-1]))
-        self._become("sampling", _one_of("sampling", self.sampling or SamplingParams(), SamplingParams))
+        self._become("sampling", _one_of("sampling", self.sampling or Sampling(), Sampling))
+        if (least := (self.sampling or Sampling()).min_tokens) > self.max_tokens:
+            raise ValueError(f"min_tokens: {least} is above max_tokens, {self.max_tokens}")
         self._become("stop", _one_of("stop", self.stop or StopRules(), StopRules))
         self._become("retention", _retentions(self.retention))
         self._become("n", whole("n", self.n, 1, MAX_SAMPLES, "samples of one prompt"))
@@ -72,6 +77,7 @@ class Submission:
             self._become("beam", whole("beam", self.beam, MIN_WIDTH, MAX_WIDTH, "beams of a search"))
             if self.n != 1:
                 raise ValueError(f"n: a beam search draws no samples, so {self.n} cannot go with beam={self.beam}")
+            self._check_beams(self.sampling or Sampling())
         self._become("length_penalty", real("length_penalty", self.length_penalty))
         check_penalty(self.length_penalty)
         if self.arrival is not None:
@@ -82,6 +88,14 @@ class Submission:
     def _become(self, field: str, value: object) -> None:
         object.__setattr__(self, field, value)
 
+    def _check_beams(self, sampling: Sampling) -> None:
+        """A search ranks outputs by what the model says of them, so nothing may change that."""
+        for field in ("presence_penalty", "frequency_penalty", "repetition_penalty", "logit_bias", "min_tokens"):
+            if (value := getattr(sampling, field)) != getattr(_PLAIN, field):
+                raise ValueError(
+                    f"{field}: a beam search goes by the model alone, so {shown(value)} cannot go with beam={self.beam}"
+                )
+
     @property
     def requests(self) -> int:
         """How many this makes: one, its samples, or its beams."""
@@ -89,13 +103,16 @@ class Submission:
 
     def check(self, vocabulary: Vocabulary) -> None:
         """Raises ValueError for what this engine's model does not have."""
-        stop = self.stop or StopRules()
-        for field, ids in (("token_ids", self.token_ids), ("stop", stop.token_ids)):
+        stop, sampling = self.stop or StopRules(), self.sampling or Sampling()
+        biased = [token for token, _ in sampling.logit_bias]
+        for field, ids in (("token_ids", self.token_ids), ("stop", stop.token_ids), ("logit_bias", biased)):
             if ids and not (min(ids) >= 0 and max(ids) < vocabulary.size):
                 strange = next(token for token in ids if not 0 <= token < vocabulary.size)
                 raise ValueError(f"{field}: {strange:.0f} is not in the model's vocabulary, 0 to {vocabulary.size - 1}")
         if stop.strings and vocabulary.token_bytes is None:
             raise ValueError("stop: strings need a tokenizer, and this engine has none; stop at token_ids")
+        if sampling.min_tokens and len(stop.stop_ids(vocabulary.eos_ids)) >= vocabulary.size:
+            raise ValueError("min_tokens: every token of the model's vocabulary ends this output")
 
     def build(
         self, nums: Sequence[int], vocabulary: Vocabulary, *, arrival: float, arrival_wall: float, readable: bool
@@ -114,7 +131,7 @@ class Submission:
             arrival=arrival,
             priority=self.priority,
             label=self.label,
-            sampling=self.sampling or SamplingParams(),
+            sampling=self.sampling or Sampling(),
             stop=stop,
             stop_ids=stop.stop_ids(vocabulary.eos_ids),
             text=None

@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from engine.requests.request import SamplingParams
 from engine.requests.retention import Retention
+from engine.requests.sampling import Sampling
 from engine.requests.stopping import StopRules
 from engine.workload.mixes import STANDARD, TEMPERATURE, Mix, RequestClass
 
@@ -61,7 +61,7 @@ class Arrival:
     priority: int
     retention: tuple[Retention, ...] = ()
     n: int = 1
-    sampling: SamplingParams | None = None
+    sampling: Sampling | None = None
     salt: str = ""
     beam: int | None = None
     stop: StopRules | None = None
@@ -122,7 +122,7 @@ class MixWorkload:
             kind.priority,
             kept,
             kind.samples,
-            SamplingParams(temperature=TEMPERATURE, seed=self.seed + count) if kind.samples > 1 else None,
+            Sampling(temperature=TEMPERATURE, seed=self.seed + count) if kind.samples > 1 else None,
             # No number is drawn where there are no tenants: the mix without them stays as it is.
             f"tenant {self._random.randrange(kind.tenants)}" if kind.tenants else "",
             kind.beams,

@@ -11,7 +11,8 @@ from engine.core import Engine
 from engine.memory.groups import KVGroups
 from engine.memory.pool import BlockPool
 from engine.policies.policy_set import PolicySet
-from engine.requests.request import Request, SamplingParams
+from engine.requests.request import Request
+from engine.requests.sampling import Sampling
 from engine.scheduling.scheduler import Scheduler
 from engine.serving.describe import hello
 from engine.serving.submission import Submission, Vocabulary
@@ -134,7 +135,7 @@ class LiveEngine:
             tokens,
             output,
             label=label,
-            sampling=SamplingParams(temperature=1.0, seed=1) if kind == "samples" else None,
+            sampling=Sampling(temperature=1.0, seed=1) if kind == "samples" else None,
             n=3 if kind == "samples" else 1,
             beam=4 if kind == "beams" else None,
         )

@@ -11,7 +11,8 @@ from engine.model.paged_tensor import kv_dtype
 from engine.model.runner import ModelRunner
 from engine.policies.policy_set import PolicySet
 from engine.requests.batch import BatchItem
-from engine.requests.request import Request, SamplingParams
+from engine.requests.request import Request
+from engine.requests.sampling import Sampling
 from engine.scheduling.scheduler import Scheduler
 
 
@@ -20,7 +21,7 @@ def make_request(
     prompt: Sequence[int],
     max_tokens: int,
     *,
-    sampling: SamplingParams | None = None,
+    sampling: Sampling | None = None,
     table: Sequence[int] = (),
 ) -> Request:
     return Request(
@@ -31,7 +32,7 @@ def make_request(
         max_tokens=max_tokens,
         arrival_wall=0.0,
         arrival=0.0,
-        sampling=sampling or SamplingParams(),
+        sampling=sampling or Sampling(),
         block_table=list(table),
     )
 

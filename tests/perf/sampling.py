@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from engine.model.sampler import Draw, Sampler
-from engine.requests.request import SamplingParams
+from engine.requests.sampling import Sampling
 
 VOCAB = 49_152
 SPREADS = (0.01, 1.0, 3.0, 6.0)
@@ -38,8 +38,8 @@ def main() -> None:
     rows = parser.parse_args().rows
     torch.set_num_threads(1)
     sampler = Sampler(0)
-    draws = {p: [Draw(SamplingParams(temperature=1.0, top_p=p), row, 9) for row in range(rows)] for p in TOP_P}
-    greedy = [Draw(SamplingParams(), row, 9) for row in range(rows)]
+    draws = {p: [Draw(Sampling(temperature=1.0, top_p=p), row, 9) for row in range(rows)] for p in TOP_P}
+    greedy = [Draw(Sampling(), row, 9) for row in range(rows)]
     print(f"{rows} rows of {VOCAB} logits, one thread; ms a batch (times the sampler's that sorting the rows takes)")
     print(f"{'spread':>8} {'greedy':>8} " + " ".join(f"top_p {p:<14}" for p in TOP_P))
     for spread in SPREADS:

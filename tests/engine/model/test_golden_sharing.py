@@ -6,7 +6,7 @@ from engine.model.fetch import cached_model
 from engine.model.load import load_model
 from engine.model.runner import ModelRunner
 from engine.policies.policy_set import PolicySet
-from engine.requests.request import SamplingParams
+from engine.requests.sampling import Sampling
 from engine.scheduling.forking import add_samples
 from tests.engine.model.test_golden import BLOCK_SIZE, BLOCKS, CASES, LONG, SURE
 from tests.engine.served import Serving, make_request, make_runner
@@ -45,7 +45,7 @@ def test_a_greedy_sample_is_not_disturbed_by_what_its_siblings_write(runner: Mod
     add_samples(first, [1, 2])
     wild = first.samples
     for number, sample in enumerate(wild):
-        sample.sampling = SamplingParams(temperature=2.0, seed=number)
+        sample.sampling = Sampling(temperature=2.0, seed=number)
     serving.serve([first])
     assert first.token_ids[first.prompt_tokens :] == case.required
     assert all(sample.token_ids != first.token_ids for sample in wild)

@@ -15,7 +15,8 @@ from engine.model.attention import torch_backend
 from engine.model.kv_cache import KVCache
 from engine.model.load import LoadedModel, random_model, with_windows
 from engine.model.paged_tensor import KV_DTYPES, PagedTensor, kv_dtype
-from engine.requests.request import Request, SamplingParams
+from engine.requests.request import Request
+from engine.requests.sampling import Sampling
 from engine.scheduling.beam_steps import add_beams
 from engine.scheduling.forking import add_samples
 from tests.engine.poison import Served, serve
@@ -51,7 +52,7 @@ def _work() -> list[Request]:
     """Some begin alike, up to within a block; one samples three times, one searches with three beams."""
     head = [7 * i % 199 for i in range(27)]
     prompts = [(head if n % 2 else []) + [(31 * n + 13 * i) % 211 for i in range(9 + 6 * n)] for n in range(6)]
-    sampling = SamplingParams(temperature=0.8, top_p=0.9, seed=5)
+    sampling = Sampling(temperature=0.8, top_p=0.9, seed=5)
     work = [make_request(n, prompt, 14, sampling=sampling if n == 3 else None) for n, prompt in enumerate(prompts)]
     add_samples(work[3], [13, 23])
     add_beams(work[4], [14, 24])

@@ -10,7 +10,8 @@ from engine.model.load import LoadedModel, random_model
 from engine.model.paged_tensor import KV_DTYPES
 from engine.policies.policy_set import PolicySet
 from engine.requests.batch import BatchItem
-from engine.requests.request import Request, SamplingParams
+from engine.requests.request import Request
+from engine.requests.sampling import Sampling
 from tests.engine.served import Serving, advance, generate, make_request, make_runner, scattered_table
 
 BLOCKS, BLOCK_SIZE = 128, 8
@@ -23,7 +24,7 @@ def model() -> LoadedModel:
     return random_model(seed=5)
 
 
-def _requests(model: LoadedModel, sampling: SamplingParams | None = None, seed: int = 0) -> list[Request]:
+def _requests(model: LoadedModel, sampling: Sampling | None = None, seed: int = 0) -> list[Request]:
     """On tables that are scattered over the pool and do not overlap."""
     free = scattered_table(BLOCKS, BLOCKS * BLOCK_SIZE, BLOCK_SIZE, seed)
     requests = []
@@ -35,27 +36,25 @@ def _requests(model: LoadedModel, sampling: SamplingParams | None = None, seed: 
     return requests
 
 
-def _alone(model: LoadedModel, sampling: SamplingParams | None = None) -> list[list[int]]:
+def _alone(model: LoadedModel, sampling: Sampling | None = None) -> list[list[int]]:
     runner = make_runner(model, blocks=BLOCKS, block_size=BLOCK_SIZE)
     return [generate(runner, [request])[0] for request in _requests(model, sampling, seed=9)]
 
 
-SAMPLINGS = [SamplingParams(), SamplingParams(temperature=0.9, top_p=0.8, seed=7), SamplingParams(temperature=1.0)]
+SAMPLINGS = [Sampling(), Sampling(temperature=0.9, top_p=0.8, seed=7), Sampling(temperature=1.0)]
 NAMES = ["greedy", "top-p with a seed", "the engine's seed"]
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=NAMES)
 @pytest.mark.parametrize("chunk", [1000, 16, 5, 1])
-def test_batching_chunking_and_placement_change_nothing(
-    model: LoadedModel, sampling: SamplingParams, chunk: int
-) -> None:
+def test_batching_chunking_and_placement_change_nothing(model: LoadedModel, sampling: Sampling, chunk: int) -> None:
     runner = make_runner(model, blocks=BLOCKS, block_size=BLOCK_SIZE)
     assert generate(runner, _requests(model, sampling), chunk=chunk) == _alone(model, sampling)
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=NAMES)
 @pytest.mark.parametrize("prefix_cache", [True, False])
-def test_preemption_changes_nothing(model: LoadedModel, sampling: SamplingParams, prefix_cache: bool) -> None:
+def test_preemption_changes_nothing(model: LoadedModel, sampling: Sampling, prefix_cache: bool) -> None:
     runner = make_runner(model, blocks=BLOCKS, block_size=BLOCK_SIZE)
     policies = PolicySet(prefix_cache=prefix_cache, watermark=0.0, token_budget=32)
     serving = Serving(runner, policies, blocks=16)
@@ -111,7 +110,7 @@ def test_a_batch_returns_one_token_for_each_item_that_samples(model: LoadedModel
 
 def test_seeds_make_outputs_differ_and_repeat(model: LoadedModel) -> None:
     def output(seed: int | None, engine_seed: int) -> list[int]:
-        request = make_request(0, [1, 2, 3], 20, sampling=SamplingParams(temperature=1.5, seed=seed), table=[4, 2, 0])
+        request = make_request(0, [1, 2, 3], 20, sampling=Sampling(temperature=1.5, seed=seed), table=[4, 2, 0])
         return generate(make_runner(model, blocks=8, block_size=8, seed=engine_seed), [request])[0]
 
     assert output(1, 1) == output(1, 2) != output(2, 1)
@@ -141,7 +140,7 @@ def test_an_item_that_cannot_be_is_refused_before_anything_is_written(
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=NAMES)
 @pytest.mark.parametrize("wrong", [None, 0, 2])
 def test_proposed_tokens_are_sampled_behind_as_if_they_were_known(
-    model: LoadedModel, sampling: SamplingParams, wrong: int | None
+    model: LoadedModel, sampling: Sampling, wrong: int | None
 ) -> None:
     """Beside others in the batch, one of whose prompts is not at its end, and one of which draws two samples."""
     expected = _alone(model, sampling)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.model.sampler import SORTED_AT_ONCE, Draw, Masses, Sampler, choose
-from engine.requests.request import SamplingParams
+from engine.requests.sampling import Sampling
 
 VOCAB = 1000
 
@@ -19,7 +19,7 @@ def _logits(rows: int, seed: int = 0, vocab: int = VOCAB) -> torch.Tensor:
 def _draw(
     seed: int | None = 1, *, position: int = 10, request: int = 1, temperature: float = 1.0, top_p: float = 1.0
 ) -> Draw:
-    return Draw(SamplingParams(temperature=temperature, top_p=top_p, seed=seed), request, position)
+    return Draw(Sampling(temperature=temperature, top_p=top_p, seed=seed), request, position)
 
 
 def test_temperature_zero_takes_the_best_whatever_the_seed() -> None:

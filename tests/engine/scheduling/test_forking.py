@@ -8,7 +8,8 @@ import pytest
 from engine.model.load import random_model
 from engine.policies.policy_set import PolicySet
 from engine.requests.batch import BlockCopy
-from engine.requests.request import FinishReason, Request, RequestState, SamplingParams
+from engine.requests.request import FinishReason, Request, RequestState
+from engine.requests.sampling import Sampling
 from engine.scheduling.forking import MAX_SAMPLES, add_samples
 from engine.serving.server import Server
 from kvtop.publish import Publisher
@@ -189,7 +190,7 @@ def test_a_victim_makes_room_for_a_copy() -> None:
 def test_every_sample_of_a_seeded_request_has_a_seed_of_its_own_the_same_in_every_run() -> None:
     seeds = []
     for _ in range(2):
-        request = make_request(1, 5, sampling=SamplingParams(temperature=1.0, seed=7))
+        request = make_request(1, 5, sampling=Sampling(temperature=1.0, seed=7))
         add_samples(request, [2, 3])
         seeds.append([each.sampling.seed for each in (request, *request.samples)])
     assert seeds[0] == seeds[1]
@@ -265,7 +266,7 @@ def test_the_server_takes_a_number_of_samples() -> None:
 def test_on_a_model_each_sample_is_what_it_would_be_alone(temperature: float) -> None:
     runner = served.make_runner(random_model(seed=3), blocks=24, block_size=8)
     prompt = [5, 9, 2, 7, 7, 1, 3, 8, 4, 6, 2]
-    sampling = SamplingParams(temperature=temperature, seed=11)
+    sampling = Sampling(temperature=temperature, seed=11)
     first = served.make_request(0, prompt, 12, sampling=sampling)
     add_samples(first, [1, 2])
     samples = [first, *first.samples]

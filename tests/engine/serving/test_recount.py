@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from engine.requests.request import SamplingParams
+from engine.requests.sampling import Sampling
 from engine.workload.arrivals import Arrival
 from kvtop.protocol import Abort, Counters, Event, Gauges, Preempt, RequestChange, SetPolicy, Verdict, encode
 from kvtop.protocol.reading import read_frame
@@ -35,7 +35,7 @@ def arrivals(seed: int) -> list[Arrival]:
     for place in range(36):
         prompt = heads[place % 3] + [draw.randrange(50) for _ in range(draw.randint(1, 14))]
         samples = 4 if place % 5 == 2 else 1
-        sampling = SamplingParams(temperature=1.0, seed=place) if samples > 1 else None
+        sampling = Sampling(temperature=1.0, seed=place) if samples > 1 else None
         longest = draw.randint(3, 18)
         if seed == SEARCHING and place % 4 == 1:
             made.append(Arrival(when, BEAMS, prompt, longest, 0, beam=3))

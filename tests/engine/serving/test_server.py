@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.requests.request import SamplingParams
 from engine.requests.retention import Retention
+from engine.requests.sampling import Sampling
 from engine.workload.arrivals import Arrival
 from kvtop.protocol import (
     Abort,
@@ -202,7 +202,7 @@ def test_a_full_queue_holds_arrivals_back(running: RunningEngine) -> None:
 
 
 def test_what_an_arrival_asks_for_reaches_its_request(running: RunningEngine) -> None:
-    kept, drawn = (Retention(0, 4, 80, 9.0),), SamplingParams(temperature=0.5, seed=3)
+    kept, drawn = (Retention(0, 4, 80, 9.0),), Sampling(temperature=0.5, seed=3)
     running.server.stop()
     running.thread.join(10)
     running.server._next = Arrival(0.0, "X", [5] * 9, 20, 2, retention=kept, n=3, sampling=drawn, salt="tenant 1")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.requests.request import SamplingParams
 from engine.requests.retention import Retention
+from engine.requests.sampling import Sampling
 from engine.requests.stopping import StopRules
 from engine.serving.server import Server
 from engine.serving.submission import Vocabulary
@@ -135,6 +135,35 @@ def test_what_can_never_be_served_is_refused_by_the_name_of_its_field(field: str
         ("top_p", 0.0),
         ("top_p", 1.1),
         ("top_p", [1.0]),
+        ("top_k", -1),
+        ("top_k", 1.0),
+        ("top_k", True),
+        ("top_k", 1 << 40),
+        ("min_p", -0.1),
+        ("min_p", 1.5),
+        ("min_p", math.nan),
+        ("presence_penalty", 2.1),
+        ("presence_penalty", math.nan),
+        ("frequency_penalty", -2.1),
+        ("frequency_penalty", "1"),
+        ("repetition_penalty", 0.0),
+        ("repetition_penalty", -1.0),
+        ("repetition_penalty", math.inf),
+        ("logit_bias", 5),
+        ("logit_bias", "1"),
+        ("logit_bias", [1]),
+        ("logit_bias", [(1, 2, 3)]),
+        ("logit_bias", {-1: 1.0}),
+        ("logit_bias", {True: 1.0}),
+        ("logit_bias", {"1": 1.0}),
+        ("logit_bias", dict.fromkeys(range(1025), 1.0)),
+        ("logprobs", -1),
+        ("logprobs", 21),
+        ("logprobs", True),
+        ("logprobs", 1.5),
+        ("min_tokens", -1),
+        ("min_tokens", 1.5),
+        ("min_tokens", True),
         ("seed", 1.0),
         ("seed", math.nan),
         ("seed", 1 << 64),
@@ -145,7 +174,50 @@ def test_what_can_never_be_served_is_refused_by_the_name_of_its_field(field: str
 )
 def test_sampling_is_refused_by_the_name_of_its_field(field: str, value: Any) -> None:
     with pytest.raises(ValueError, match=rf"\A{field}: [^\n]*\Z"):
-        SamplingParams(**{field: value})
+        Sampling(**{field: value})
+
+
+@pytest.mark.parametrize("bias", [math.nan, 101, -100.5, "1", None, True])
+def test_a_bias_is_refused_by_its_token(bias: Any) -> None:
+    with pytest.raises(ValueError, match=r"\Alogit_bias\[7\]: [^\n]*\Z"):
+        Sampling(logit_bias={3: 1.0, 7: bias})
+
+
+def test_biases_are_kept_by_token_whatever_they_come_in() -> None:
+    pairs = ((3, -1.0), (7, 100.0))
+    assert Sampling(logit_bias={7: 100, 3: -1}).logit_bias == pairs == Sampling(logit_bias=iter(pairs[::-1])).logit_bias
+    with pytest.raises(ValueError, match=r"logit_bias\[3\]: is given twice"):
+        Sampling(logit_bias=[(3, 1), (3, 2)])
+
+
+@pytest.mark.parametrize(
+    ("sampling", "more", "sentence"),
+    [
+        (Sampling(min_tokens=9), {"max_tokens": 8}, "min_tokens: 9 is above max_tokens, 8"),
+        (Sampling(logit_bias={5000: 1.0}), {}, "logit_bias: 5000 is not in the model's vocabulary, 0 to 999"),
+        (
+            Sampling(min_tokens=1),
+            {"vocabulary": Vocabulary(4, frozenset({0})), "stop": StopRules(token_ids=range(1, 4))},
+            "min_tokens: every token of the model's vocabulary ends this output",
+        ),
+        *(
+            (Sampling(**{field: value}), {"beam": 2}, f"{field}: a beam search goes by the model alone")
+            for field, value in [
+                ("presence_penalty", 0.5),
+                ("frequency_penalty", -0.5),
+                ("repetition_penalty", 1.2),
+                ("logit_bias", {3: 1.0}),
+                ("min_tokens", 1),
+            ]
+        ),
+    ],
+    ids=lambda value: "",
+)
+def test_sampling_that_cannot_go_with_the_rest_is_refused(
+    sampling: Sampling, more: dict[str, Any], sentence: str
+) -> None:
+    server = make_server(vocabulary=more.pop("vocabulary", Vocabulary(1000)))
+    assert refused(server, sampling=sampling, **more).startswith(sentence)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +263,7 @@ def test_a_refusal_is_short_whatever_was_given() -> None:
 
 def test_numbers_of_other_libraries_are_taken_as_the_numbers_they_are() -> None:
     server = make_server()
-    sampling = SamplingParams(temperature=np.float32(0.5), top_p=np.float64(0.9), seed=np.int64(3))
+    sampling = Sampling(temperature=np.float32(0.5), top_p=np.float64(0.9), seed=np.int64(3))
     prompt = np.array([1, 2, 3], dtype=np.int32)
     handle = server.submit(prompt, np.int64(4), priority=np.int8(-2), n=np.int16(2), sampling=sampling)
     prompt[:] = 9
