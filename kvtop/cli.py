@@ -77,6 +77,15 @@ def _engine_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _run_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--run",
+        metavar="RUN",
+        default=argparse.SUPPRESS,
+        help="only if this run of the engine goes on, or one that begins so (kvtop ls --json has it)",
+    )
+
+
 def _json_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON document")
 
@@ -161,12 +170,15 @@ def _add_ctl(commands: "argparse._SubParsersAction[_Parser]") -> None:
     _engine_option(ctl)
     _json_option(ctl)
     ctl.add_argument("--timeout", type=_above_zero, default=10.0, metavar="S", help="wait for the answer (default: 10)")
+    _run_option(ctl)
     verbs = ctl.add_subparsers(dest="verb", metavar="VERB", required=True)
 
     for verb in VERBS:
         parser = verbs.add_parser(verb.name, help=verb.help, description=verb.help, allow_abbrev=False)
         _engine_option(parser)
         _json_option(parser)
+        if verb.name != "policies":
+            _run_option(parser)
         verb.arguments(parser)
 
 
@@ -184,7 +196,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _screen_options(parser)
     # Options that may stand before or after a verb are SUPPRESSed below, so that the inner parser does not undo the outer.
-    parser.set_defaults(engine=None, json=False, ascii=None, paper=None)
+    parser.set_defaults(engine=None, run=None, json=False, ascii=None, paper=None)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
 
     attach = commands.add_parser(

@@ -325,6 +325,8 @@ class EngineScreen(Screen[None]):
         """Opens a dialog, or says why that cannot be commanded."""
         hello, kind = self.feed.live.hello, getattr(form.command, "type", "")
         reason = self.commander.read_only()
+        if reason is None and hello is None:
+            reason = "no engine has said yet who it is, so nothing is asked of it"
         if reason is None and hello is not None and kind not in hello.commands:
             reason = f"this engine takes no command {kind}"
         if reason is not None:

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from kvtop.commands.table import table
-from kvtop.commands.target import control_of, find_engine
+from kvtop.commands.target import control_of, find_commanded, find_engine, now_of_another_run
 from kvtop.commands.verbs import VERBS
 from kvtop.commands.watch import CATCH_UP, watch
 from kvtop.errors import UserError, one_line
@@ -24,9 +24,9 @@ SCHEMA_REPLY = "kvtop.reply/1"
 def run(options: argparse.Namespace) -> int:
     if options.verb == "set":
         _pairs(options.changes)  # what is no pair is wrong whatever engine it is for
-    found = find_engine(options.engine)
     if options.verb == "policies":
-        return _policies(found, options)
+        return _policies(find_engine(options.engine), options)
+    found = find_commanded(options.engine, options.run)
     command = _command(options, found.hello)
     try:
         reply = ControlClient(control_of(found.path)).send(command, options.timeout)
@@ -122,10 +122,13 @@ def typed(axis: PolicyAxis | None, text: str) -> PolicyValue:
 
 def _policies(found: Found, options: argparse.Namespace) -> int:
     state = watch(SocketSource(found.path), CATCH_UP, answer_within=options.timeout)
+    if (other := now_of_another_run(found, state)) is not None:
+        print(other, file=sys.stderr)
     axes = [] if state.hello is None else state.hello.axes
     if options.json:
         facts = [axis.model_dump() | {"current": state.policy.get(axis.name)} for axis in axes]
-        document = {"schema": SCHEMA_POLICIES, "engine": found.name, "iteration": state.iteration, "axes": facts}
+        document: dict[str, Any] = {"schema": SCHEMA_POLICIES, "engine": found.name, "run": state.run}
+        document |= {"iteration": state.iteration, "axes": facts}
         print(json.dumps(document, indent=1, allow_nan=False))
     elif not axes:
         print(f"engine {found.name} has no policies that could be changed", file=sys.stderr)

@@ -44,11 +44,12 @@ def _facts(found: Found, state: EngineState | None) -> dict[str, Any]:
     """Figures are null where the engine is dead, exposes them not, or did not tell them in time."""
     hello = found.hello
     facts: dict[str, Any] = {"name": found.name, "alive": found.alive, "detail": one_line(found.detail) or None}
-    facts |= {"socket": str(found.path), "kind": None, "model": None, "pid": None, "uptime_s": None}
+    facts |= {"socket": str(found.path), "kind": None, "run": None, "model": None, "pid": None, "uptime_s": None}
     if hello is not None:
         started = hello.engine.started
         facts |= {
             "kind": hello.engine.kind,
+            "run": hello.engine.run,
             "model": hello.model.name,
             "pid": hello.engine.pid,
             "uptime_s": None if started is None else max(0.0, time.time() - started),

@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-from kvtop.commands.target import find_engine
+from kvtop.commands.target import find_engine, now_of_another_run
 from kvtop.commands.watch import watch
 from kvtop.errors import UserError, one_line
 from kvtop.snapshot.document import dumps, snapshot_document
@@ -23,6 +23,8 @@ def run(options: argparse.Namespace) -> int:
         raise UserError(f"{target} exists", "give another name: kvtop snapshot FILE")
     found = find_engine(options.engine)
     state = watch(SocketSource(found.path), options.watch)
+    if (other := now_of_another_run(found, state)) is not None:
+        print(other, file=sys.stderr)
     wall, now = time.time(), time.monotonic()
     document = snapshot_document(state, wall, now)
     if target is None and _to_stdout(options):

@@ -1,11 +1,13 @@
 """Which engine a command means: by name, by socket, or the only one there is."""
 
+import os
 import sys
 from pathlib import Path
 
 from kvtop.errors import UserError, one_line
-from kvtop.protocol.places import CONTROL_SUFFIX, OBSERVE_SUFFIX, PlaceError, valid_name
+from kvtop.protocol.places import CONTROL_SUFFIX, OBSERVE_SUFFIX, PlaceError, places, valid_name
 from kvtop.sources.discover import Found, Search, look, search
+from kvtop.state import EngineState
 
 START_ONE = "start one: kvtop demo"
 
@@ -67,8 +69,45 @@ def find_engine(target: str | None, *, ask: bool = False) -> Found:
     raise UserError(f"{len(alive)} engines are running: {names}", f"choose one: {option}", code=2)
 
 
+def find_commanded(target: str | None, run: str | None = None) -> Found:
+    """The live engine that a command which changes something goes to; ``run``: the run it is meant for, or how that begins.
+
+    What one saw of an engine does not hold for another that has taken its name since, so a name alone reaches only engines
+    where those started from here have their sockets: the near one may have ended, and what is found then is a namesake of
+    another environment. A socket or a run says which is meant. Raises `UserError` as `find_engine`, and for another's.
+    """
+    found = find_engine(target)
+    if run is not None:
+        goes_on = "" if found.hello is None else found.hello.engine.run
+        if not run or not goes_on.startswith(run):
+            raise UserError(
+                f"engine {found.name}: this is meant for run {one_line(run, 40) or '(empty)'}; what goes on is run {goes_on}",
+                "runs of all engines: kvtop ls --json",
+            )
+    elif target is None or not _is_socket(target):
+        near = places()[0].folder
+        if os.path.realpath(found.path.parent) != os.path.realpath(near):
+            raise UserError(
+                f"engine {found.name} is not one of {near}, but of {found.path.parent}, and may not be the one you looked at",
+                f"if it is: -e {found.path}",
+                code=2,
+            )
+    return found
+
+
+def now_of_another_run(found: Found, state: EngineState) -> str | None:
+    """That ``state`` is of another run than the one that was found, in a sentence; None where it is of that one."""
+    if found.hello is None or state.run in (None, found.hello.engine.run):
+        return None
+    return f"engine {found.name} was restarted while it was looked at: this is its new run"
+
+
+def _is_socket(target: str) -> bool:
+    return "/" in target or target.endswith(OBSERVE_SUFFIX)
+
+
 def _named(target: str) -> Found:
-    if "/" in target or target.endswith(OBSERVE_SUFFIX):
+    if _is_socket(target):
         path = Path(target)
         if path.name.endswith(CONTROL_SUFFIX):
             path = path.with_name(path.name.removesuffix(CONTROL_SUFFIX) + OBSERVE_SUFFIX)

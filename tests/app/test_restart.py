@@ -8,6 +8,7 @@ from panels.dialogs.dialog import Dialog
 from panels.dialogs.pager import PagerScreen
 from tests.app.harness import Bench, bench, in_loop
 from tests.app.live_engine import LiveEngine
+from tests.app.sources import HandFedSource
 
 ON_REQUESTS = ("x", "X", "i", "u")
 ON_ENGINE = ("E", "R", "C")
@@ -179,3 +180,13 @@ async def test_the_engines_refusal_names_the_runs(tmp_path: Path) -> None:
     async with bench(tmp_path, answer=refusing) as b:
         await b.press("E", "tab", "enter")
         await b.until(lambda: "refused: this was meant for run old of the engine, which is over" in said(b))
+
+
+@in_loop
+async def test_what_is_asked_before_the_engine_said_who_it_is_reaches_nobody(tmp_path: Path) -> None:
+    """It would go to whichever run answers: the dialog took over none, and so fitted all."""
+    async with bench(tmp_path, source=HandFedSource()) as b:
+        for key in ON_ENGINE:
+            await b.press(key)
+            assert not isinstance(b.app.screen, Dialog), key
+            await b.until(lambda: "no engine has said yet who it is" in b.text())

@@ -105,7 +105,7 @@ def test_a_fault_is_one_line_and_the_traceback_for_who_wants_it(folder: Path, sw
 ELSEWHERE = "env -u KVTOP_SOCKET_DIR -u XDG_RUNTIME_DIR TMPDIR=/nonexistent $KVTOP"
 
 
-def test_an_engine_of_another_environment_is_found_and_commanded(folder: Path) -> None:
+def test_an_engine_of_another_environment_is_found_and_commanded_by_its_socket_or_its_run(folder: Path) -> None:
     """As one that cron started, with a folder for temporary files that the login shell knows nothing of."""
     name = f"cron-{os.getpid()}"
     place = folder / f"kvtop-{os.getuid()}"
@@ -115,8 +115,19 @@ def test_an_engine_of_another_environment_is_found_and_commanded(folder: Path) -
         (found,) = [fact for fact in listed["engines"] if fact["name"] == name]
         assert (found["alive"], found["socket"]) == (True, str(place / f"{name}.sock"))
         assert {"folder": str(place), "trouble": None} in listed["looked_in"]
-        assert shell(folder, f"{ELSEWHERE} ctl -e {name} pause").returncode == 0
-        assert len(engine.seen) == 1
+        # By its name alone it may be a namesake of the one that was looked at, which has ended since.
+        for target in (f"-e {name}", ""):
+            refused = shell(folder, f"{ELSEWHERE} ctl {target} pause")
+            assert_one_line(refused, 2, f"engine {name} is not one of", f"if it is: -e {found['socket']}")
+        assert_one_line(
+            shell(folder, f"{ELSEWHERE} ctl --run run-2 -e {name} pause"), 1, "run-2", "run-1", "kvtop ls --json"
+        )
+        assert engine.seen == []
+        for target in (f"-e {found['socket']}", f"-e {name} --run {found['run']}", f"-e {name} --run run-"):
+            done = shell(folder, f"{ELSEWHERE} ctl {target} pause")
+            assert done.returncode == 0, done.stderr
+        assert len(engine.seen) == 3
+        assert json.loads(shell(folder, f"{ELSEWHERE} ctl -e {name} policies --json").stdout)["run"] == found["run"]
         twin = folder / "other" / f"kvtop-{os.getuid()}"
         twin.mkdir(parents=True, mode=0o700)
         with FakeEngine(twin, name):
@@ -125,7 +136,7 @@ def test_an_engine_of_another_environment_is_found_and_commanded(folder: Path) -
             listing = shell(folder, f"{ELSEWHERE} ls").stdout
             assert str(place) in listing
             assert str(twin) in listing
-    assert len(engine.seen) == 1
+    assert len(engine.seen) == 3
 
 
 def test_where_was_looked_is_said(folder: Path) -> None:
