@@ -33,8 +33,8 @@ from engine.tiers import scratch
 from engine.tiers.opening import open_stores, open_tiers
 from engine.tiers.store import StoreError
 from engine.tiers.tiers import Tiers
-from engine.workload.arrivals import MixWorkload, scale_for
-from engine.workload.mixes import MIXES
+from engine.workload.arrivals import MixWorkload
+from kvtop.mixes import MIXES, scale_for
 from kvtop.protocol import ModelFacts, PolicyValue
 from kvtop.publish import Publisher
 

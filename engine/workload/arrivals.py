@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from engine.requests.retention import Retention
 from engine.requests.sampling import Sampling
 from engine.requests.stopping import StopRules
-from engine.workload.mixes import STANDARD, TEMPERATURE, Mix, RequestClass
+from kvtop.mixes import STANDARD, TEMPERATURE, Mix, RequestClass, Scale
 
 SENTENCES = (
     "The night train was late again, and nobody on the platform seemed surprised.",
@@ -27,27 +27,6 @@ SENTENCES = (
     "List the steps to replace a bicycle tube without any special tools.",
     "The museum keeps one room dark, because the map in it is so old.",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """Factors applied to the classes' prompt and output tokens so that they fit this pool and this machine."""
-
-    prompt: float
-    output: float
-
-    def describe(self) -> str:
-        return f"prompts x1/{round(1 / self.prompt)}, outputs x1/{round(1 / self.output)}"
-
-
-def scale_for(pool_tokens: int, context: int, mix: Mix = STANDARD) -> Scale:
-    """The scale at which the largest class takes about a fifth of the pool (and fits the context).
-
-    Outputs shrink less than prompts: it is growth while running that makes requests outgrow the pool together.
-    """
-    largest = max(c.prompt for c in mix.classes)
-    prompt = min(pool_tokens / 5, context * 0.8) / largest
-    return Scale(prompt=min(1.0, prompt), output=min(1.0, prompt * 8))
 
 
 @dataclass(frozen=True, slots=True)

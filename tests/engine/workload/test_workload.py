@@ -5,8 +5,8 @@ import itertools
 
 import pytest
 
-from engine.workload.arrivals import Arrival, MixWorkload, scale_for
-from engine.workload.mixes import MIXES, SHARING, STANDARD, Mix
+from engine.workload.arrivals import Arrival, MixWorkload
+from kvtop.mixes import MIXES, SHARING, STANDARD, Mix, scale_for
 
 
 def _encode(text: str) -> list[int]:

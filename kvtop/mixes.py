@@ -1,4 +1,4 @@
-"""The mixes of requests that drive the demo: which kinds, how long at full scale, how often."""
+"""The mixes of requests that drive the demo and the load generator: which kinds, how long at full scale, how often."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -75,3 +75,24 @@ SHARING = Mix(
 """What blocks can be shared, forked, taken over, copied and kept for, and long prompts that push everything else out."""
 
 MIXES: Mapping[str, Mix] = {mix.name: mix for mix in (STANDARD, SHARING)}
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Factors applied to the classes' prompt and output tokens so that they fit this pool and this machine."""
+
+    prompt: float
+    output: float
+
+    def describe(self) -> str:
+        return f"prompts x1/{round(1 / self.prompt)}, outputs x1/{round(1 / self.output)}"
+
+
+def scale_for(pool_tokens: float, context: int, mix: Mix = STANDARD) -> Scale:
+    """The scale at which the largest class takes about a fifth of the pool (and fits the context).
+
+    Outputs shrink less than prompts: it is growth while running that makes requests outgrow the pool together.
+    """
+    largest = max(c.prompt for c in mix.classes)
+    prompt = min(pool_tokens / 5, context * 0.8) / largest
+    return Scale(prompt=min(1.0, prompt), output=min(1.0, prompt * 8))

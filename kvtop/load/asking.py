@@ -1,0 +1,151 @@
+"""What a server says of itself before the load, and what its words cost in tokens."""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from kvtop.errors import UserError, one_line
+from kvtop.load.prompts import CHARACTERS_A_TOKEN, WORDS, Writer, estimated_costs
+
+ASKED_AT_ONCE = 4
+MOST_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """None: it does not say."""
+
+    model: str
+    models: tuple[str, ...] = ()
+    owner: str | None = None
+    context: int | None = None
+    """Tokens of the longest request, prompt and answer."""
+    version: str | None = None
+    software: str | None = None
+
+
+async def ask(http: httpx.AsyncClient, model: str | None) -> ServerFacts:
+    """Raises `UserError` in a sentence where nobody answers, or what answers has no models."""
+    try:
+        response = await http.get("/v1/models")
+    except httpx.HTTPError as error:
+        why = one_line(error) or type(error).__name__
+        raise UserError(f"no server answers at {http.base_url}: {why}", "kvtop load http://127.0.0.1:8000") from None
+    if response.status_code in (401, 403):
+        raise UserError(f"{http.base_url} asks for a token", "put it into KVTOP_LOAD_TOKEN")
+    if response.status_code != 200:
+        raise UserError(
+            f"{http.base_url}v1/models answers with HTTP {response.status_code}", "is it an OpenAI-compatible server?"
+        )
+    listed = _object(response).get("data")
+    entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    names = tuple(one_line(entry["id"], MOST_NAME) for entry in entries if isinstance(entry.get("id"), str))
+    chosen = model or (names[0] if names else None)
+    if chosen is None:
+        raise UserError(f"{http.base_url} lists no model", "name one: --model ID")
+    entry = next((entry for entry in entries if entry.get("id") == chosen), {})
+    version = _object(await _get(http, "/version")).get("version")
+    props = _object(await _get(http, "/props"))
+    build = props.get("build_info")
+    settings = props.get("default_generation_settings")
+    slot_context = settings.get("n_ctx") if isinstance(settings, dict) else None
+    return ServerFacts(
+        chosen,
+        names,
+        _name(entry.get("owned_by")),
+        _positive(entry.get("max_model_len")) or _positive(slot_context),
+        _name(version) or _name(build),
+        _name(response.headers.get("server")),
+    )
+
+
+async def writer_for(http: httpx.AsyncClient, model: str) -> Writer:
+    """A writer by the server's own tokenizer, else by what one prompt came to, else by what is usual in English."""
+    if (costs := await _tokenized(http, model)) is not None:
+        return Writer(costs, exact=True)
+    return Writer(estimated_costs(await _characters_a_token(http, model)), exact=False)
+
+
+async def _tokenized(http: httpx.AsyncClient, model: str) -> dict[str, float] | None:
+    """What each word costs in the middle of a text; None where the server does not tokenize."""
+    for body in (_in_form_of_vllm, _in_form_of_llama_server):
+        if not await _tokens(http, body(model, " the river")):
+            continue
+        gate = asyncio.Semaphore(ASKED_AT_ONCE)
+
+        async def cost(word: str, body: Any = body, gate: asyncio.Semaphore = gate) -> int:
+            async with gate:
+                one = await _tokens(http, body(model, f" {word}"))
+                two = await _tokens(http, body(model, f" {word} {word}"))
+            return 0 if one is None or two is None else two - one
+
+        found = await asyncio.gather(*(cost(word) for word in WORDS))
+        costs = {word: float(tokens) for word, tokens in zip(WORDS, found, strict=True) if tokens > 0}
+        # Fillers of one token must be among them, else no length could be met.
+        return costs if costs and min(costs.values()) == 1 else None
+    return None
+
+
+async def _characters_a_token(http: httpx.AsyncClient, model: str) -> float:
+    text = " ".join(WORDS * 4)
+    body = {"model": model, "prompt": text, "max_tokens": 1, "temperature": 0}
+    try:
+        response = await http.post("/v1/completions", json=body)
+        usage = _object(response).get("usage")
+        tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
+    except httpx.HTTPError:
+        tokens = None
+    if type(tokens) is not int or not len(text) / 20 <= tokens <= len(text):
+        return CHARACTERS_A_TOKEN
+    return len(text) / tokens
+
+
+async def _tokens(http: httpx.AsyncClient, body: dict[str, Any]) -> int | None:
+    try:
+        response = await http.post("/tokenize", json=body)
+    except httpx.HTTPError:
+        return None
+    said = _object(response) if response.status_code == 200 else {}
+    count, tokens = said.get("count"), said.get("tokens")
+    if isinstance(tokens, list):
+        return len(tokens)
+    return count if type(count) is int and count >= 0 else None
+
+
+def _in_form_of_vllm(model: str, text: str) -> dict[str, Any]:
+    return {"model": model, "prompt": text, "add_special_tokens": False}
+
+
+def _in_form_of_llama_server(model: str, text: str) -> dict[str, Any]:
+    del model
+    return {"content": text}
+
+
+async def _get(http: httpx.AsyncClient, path: str) -> httpx.Response | None:
+    try:
+        response = await http.get(quote(path))
+    except httpx.HTTPError:
+        return None
+    return response if response.status_code == 200 else None
+
+
+def _object(response: httpx.Response | None) -> dict[str, Any]:
+    if response is None:
+        return {}
+    try:
+        said = json.loads(response.content)
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _name(value: Any) -> str | None:
+    return one_line(value, MOST_NAME) or None if isinstance(value, str) else None
+
+
+def _positive(value: Any) -> int | None:
+    return value if type(value) is int and value > 0 else None
