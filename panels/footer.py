@@ -1,9 +1,17 @@
-"""One line of keys, those of the focused panel among them."""
+"""One line of keys, those of the focused panel among them; and for some seconds, in their place, what there is to say.
+
+Notes stand here and not in a box over the panels: at 24 rows a box hides what one looks at, a line of keys can be missed.
+"""
+
+from typing import NamedTuple
 
 from kvtop.term.cell_panel import CellPanel
 from kvtop.term.keys import Actions, footer_actions
+from kvtop.views.format import short
 from kvtop.views.glyphs import UNICODE, Glyphs
-from kvtop.views.rows import Role, Row, RowBuilder, clean
+from kvtop.views.rows import Role, Row, RowBuilder
+
+_NOTE_ROLES = {"information": Role.STRONG, "warning": Role.WARN, "error": Role.BAD}
 
 
 def footer_row(everywhere: Actions, local: Actions, width: int) -> Row:
@@ -17,6 +25,21 @@ def footer_row(everywhere: Actions, local: Actions, width: int) -> Row:
     return builder.row(width)
 
 
+class Note(NamedTuple):
+    """What the footer says for some seconds. ``times``: how often it was said in a row."""
+
+    text: str
+    severity: str
+    times: int = 1
+
+
+def note_row(note: Note, width: int) -> Row:
+    """The note in one line, and behind it how often it was said."""
+    times = f" ×{note.times}" if note.times > 1 else ""
+    role = _NOTE_ROLES.get(note.severity, Role.WARN)
+    return RowBuilder().add(f" {short(note.text, width - 2 - len(times))}{times}", role).row(width)
+
+
 class FooterPanel(CellPanel):
     """``everywhere``: the actions that work whatever has the focus."""
 
@@ -24,20 +47,25 @@ class FooterPanel(CellPanel):
         super().__init__(id=id)
         self.glyphs = glyphs
         self._everywhere, self._local = everywhere, everywhere[:0]
+        self.note: Note | None = None
 
     def update(self, local: Actions) -> None:
         """``local``: the actions of what has the focus now."""
         self._local = local
-        self.hint("")
+        self._draw()
 
-    def hint(self, text: str) -> None:
-        """Shows ``text`` in place of the keys; the keys again when it is empty."""
+    def say(self, text: str, severity: str = "warning") -> None:
+        """Shows ``text`` in place of the keys, and how often it was said; the keys again when it is empty."""
+        before = self.note
+        again = before is not None and (before.text, before.severity) == (text, severity)
+        self.note = Note(text, severity, before.times + 1 if before is not None and again else 1) if text else None
+        self._draw()
+
+    def _draw(self) -> None:
         if self.size.width:
-            row = RowBuilder().add(f" {clean(text)}", Role.WARN).row(self.size.width) if text else self._keys()
+            width = self.size.width
+            row = note_row(self.note, width) if self.note else footer_row(self._everywhere, self._local, width)
             self.show(self.glyphs.rows([row]))
 
-    def _keys(self) -> Row:
-        return footer_row(self._everywhere, self._local, self.size.width)
-
     def on_resize(self) -> None:
-        self.update(self._local)
+        self._draw()

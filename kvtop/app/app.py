@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from textual import events
+from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
 from kvtop.app.action_list import ActionProvider
@@ -18,6 +19,7 @@ from kvtop.term.front_buffer import FrontBufferApp
 from kvtop.term.keys import bindings
 from kvtop.term.paper import Paper
 from kvtop.views.glyphs import ASCII, UNICODE
+from panels.dialogs.dialog import Dialog
 
 STILL_TICKS = 4.0
 """Ticks a second while no engine's frames would be seen; keys are answered at once at any rate."""
@@ -82,6 +84,22 @@ class KvtopApp(FrontBufferApp[int]):
         """What it lists is done on an engine's screen, so it opens over that alone."""
         if isinstance(self.screen, EngineScreen):
             super().action_command_palette()
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = True,
+    ) -> None:
+        """In the footer of the engine's screen; where something covers that, in a corner."""
+        below = next((screen for screen in reversed(self.screen_stack) if not isinstance(screen, Dialog)), None)
+        if isinstance(below, EngineScreen) and below.takes_notes:
+            below.note(message, severity)
+        else:
+            super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 
     def on_paste(self, event: events.Paste) -> None:
         """Comes here when nothing that takes text had the focus; what was pasted is no keys."""

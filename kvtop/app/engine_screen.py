@@ -45,8 +45,8 @@ from panels.registry import PANELS
 from panels.requests import RequestsPanel
 from panels.too_small import TooSmallPanel
 
-HINT_S = 5.0
-"""How long the footer says why a key did nothing."""
+NOTE_S = {"information": 6.0, "warning": 5.0, "error": 15.0}
+"""How long the footer says something, by its severity."""
 
 DIALOG_FPS = 4.0
 """Behind a dialog the whole screen is composed anew for every change, so it moves slower."""
@@ -108,7 +108,7 @@ class EngineScreen(Screen[None]):
         self._last_focus = RequestsPanel.ID
         self._dialog: Dialog | None = None
         self._run = feed.shown.run
-        self._hint_until: float | None = None
+        self._note_until, self._note_is_hint = float("inf"), False
         self.panels: dict[str, Panel] = {kind.ID: kind(feed.shown, glyphs=glyphs) for kind in PANELS}
         self.map, self.requests = self.panel(BlockMapPanel), self.panel(RequestsPanel)
         self.footer, self.too_small = (
@@ -137,6 +137,7 @@ class EngineScreen(Screen[None]):
 
     def on_screen_resume(self) -> None:
         """In sight again: whatever covered it saw the engine go on, and maybe the terminal change its size."""
+        self.app.clear_notifications()  # of what covered it; here they would hide rows
         self.place(self.app.size)
         if self._in_sight():
             self._redraw_all()
@@ -243,7 +244,7 @@ class EngineScreen(Screen[None]):
         if held is None or turned:
             self._fresh = Changes()
         self._follow_run()
-        if self._hint_until is not None and now > self._hint_until:
+        if now > self._note_until:
             self.hint("")
         tick = Tick(
             self.feed.shown, now, fresh, texts, 0 if held else self._arrived_events, held, self._app.governor.label
@@ -280,6 +281,8 @@ class EngineScreen(Screen[None]):
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         if isinstance(event.widget, TitledPanel):
             self._last_focus = event.widget.ID
+            if self._note_is_hint:
+                self.hint("")  # it was of the panel that had the focus
             self.footer.update(self.keymap.actions(event.widget.NAME))
 
     def on_block_map_panel_owner_chosen(self, message: BlockMapPanel.OwnerChosen) -> None:
@@ -299,9 +302,20 @@ class EngineScreen(Screen[None]):
             self.hint(f"{event.key} does nothing here; ? shows what keys do")
 
     def hint(self, text: str) -> None:
-        """Says in the footer, for some seconds, why a key did nothing."""
-        self._hint_until = self._now() + HINT_S if text else None
-        self.footer.hint(text)
+        """Says in the footer why a key did nothing; empty: the keys again."""
+        self.note(text)
+        self._note_is_hint = bool(text)
+
+    def note(self, text: str, severity: str = "warning") -> None:
+        """Says in the footer, for some seconds, what has happened."""
+        self._note_until = self._now() + NOTE_S.get(severity, NOTE_S["warning"]) if text else float("inf")
+        self._note_is_hint = False
+        self.footer.say(text, severity)
+
+    @property
+    def takes_notes(self) -> bool:
+        """Whether the footer is seen: else notes are shown in a corner of what covers it."""
+        return self._in_sight()
 
     def on_requests_panel_wanted(self, message: RequestsPanel.Wanted) -> None:
         state = self.feed.shown
@@ -355,8 +369,8 @@ class EngineScreen(Screen[None]):
         self.commander.ask(command, deliver)
 
     def say(self, text: str, severity: Any = "information") -> None:
-        """A note in the corner, for some seconds."""
-        self.notify(text, severity=severity, markup=False, timeout=6)
+        """A note for some seconds, where it is seen (`KvtopApp.notify`)."""
+        self.notify(text, severity=severity, markup=False)
 
     # --- keys ---
 

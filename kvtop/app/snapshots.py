@@ -26,8 +26,9 @@ class SnapshotWriter:
             except Exception as error:  # Whatever it is: a traceback would be written across the screen.
                 said(f"no snapshot: {str(error) or type(error).__name__}", "error")
             else:
-                names = "\n".join(path.name for path in written)
-                said(f"snapshot in {folder}\n{names}", "information")
+                first, *others = written
+                also = "".join(f" and {path.suffix}" for path in others)
+                said(f"snapshot {first.name}{also} in {folder}", "information")
 
         thread = threading.Thread(target=write, name="kvtop-snapshot", daemon=True)
         self._writing = [*(other for other in self._writing if other.is_alive()), thread]

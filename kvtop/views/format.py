@@ -10,6 +10,9 @@ UNKNOWN = "–"
 HUGE = "huge"
 """For what no engine counts (above 10^15): something is wrong with the source, and the column keeps its width."""
 
+NAME_WIDTH = 24
+"""Cells that a sentence gives a name."""
+
 Number = int | float | None
 
 
@@ -178,6 +181,11 @@ def ends(text: str, width: int) -> str:
         return fixed(text, width)
     head = (width - 1) // 3
     return whole(f"{text[:head]}…{text[head + 1 - width :]}")
+
+
+def name(text: str, width: int = NAME_WIDTH) -> str:
+    """A name from outside within a sentence, in at most ``width`` cells: like `ends`, without padding."""
+    return ends(text, width).rstrip() if len(text) > width else clean(text)
 
 
 def short(text: str, width: int) -> str:

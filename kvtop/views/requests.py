@@ -6,11 +6,11 @@ from kvtop.state import EngineState
 from kvtop.views.columns import COLUMNS, Columns, columns_for
 from kvtop.views.exposure import message_rows, not_exposed
 from kvtop.views.fit import cut, exactly, line
-from kvtop.views.format import count
+from kvtop.views.format import count, name, short
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.request_line import RequestLine, request_line
 from kvtop.views.request_order import Found, RequestOrder
-from kvtop.views.rows import Role, Row, RowBuilder, clean
+from kvtop.views.rows import Role, Row, RowBuilder
 
 SORTS = ("arrival", *(column.name for column in COLUMNS))
 
@@ -53,7 +53,7 @@ def request_rows(
     rows = [_header(columns, view, width)]
     those = found(state, view, now)
     if not those:
-        said = f"no request matches '{clean(view.filter, 64)}'" if view.filter else "no requests"
+        said = f"no request matches '{short(view.filter, 64)}'" if view.filter else "no requests"
         rows.append(line([(said, Role.DIM)], width))
     mono = state.mono_now(now)
     first = _clamped(view.offset, len(those), height - 1)
@@ -102,7 +102,7 @@ def why_not_in_sight(state: EngineState, view: RequestsView, height: int, now: f
     if not those:
         if state.requests is None:
             return not_exposed(state, "requests")
-        return f"no request matches '{clean(view.filter, 64)}'; Esc clears the filter" if view.filter else "no requests"
+        return f"no request matches '{short(view.filter, 32)}'; Esc clears the filter" if view.filter else "no requests"
     if view.selected is None:
         return "select a request first: j and k"
     row = state.request(view.selected)
@@ -110,11 +110,11 @@ def why_not_in_sight(state: EngineState, view: RequestsView, height: int, now: f
         return "the selected request is gone; j and k select another"
     place = those.place_of(row.num)
     if place is None:
-        return f"the filter '{clean(view.filter, 64)}' hides the selected request; Esc clears it"
+        return f"the filter '{short(view.filter, 24)}' hides the selected request; Esc clears it"
     first = _clamped(view.offset, len(those), height - 1)
     if not first <= place < first + height - 1:
         why = " when it ended" if row.finished else ""
-        return f"{clean(row.name)}, which is selected, moved out of sight{why}; j and k go back to it"
+        return f"{name(row.name)}, selected, moved out of sight{why}; j and k go back"
     return None
 
 
@@ -135,4 +135,4 @@ def requests_title(state: EngineState, view: RequestsView) -> str:
     text += f" ({count(swapped)} swapped out)" if swapped else ""
     text += f", {count(done)} done"
     text += f" · by {view.sort} {'▼' if view.reverse else '▲'}"
-    return f"{text} · filter '{clean(view.filter, 32)}'" if view.filter else text
+    return f"{text} · filter '{short(view.filter, 32)}'" if view.filter else text

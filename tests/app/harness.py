@@ -77,6 +77,14 @@ class Bench:
         )
         self.app = KvtopApp([self.screen], **{"depth": ColourDepth.INDEXED, "ticking": False, **options})
         self.pilot: Pilot[int] = None  # type: ignore[assignment]
+        self._noted: list[str] = []
+        note = self.screen.note
+
+        def noted(text: str, severity: str = "warning") -> None:
+            self._noted += [text] if text else []
+            note(text, severity)
+
+        self.screen.note = noted  # type: ignore[method-assign]
 
     @property
     def engine(self) -> LiveEngine:
@@ -117,8 +125,8 @@ class Bench:
         return "\n".join(lines)
 
     def notes(self) -> list[str]:
-        """What toasts have said so far, the latest last."""
-        return [note.message for note in self.app._notifications]
+        """What has been said so far to more than a key, in the footer or over what covers it, the latest last."""
+        return [*self._noted, *(note.message for note in self.app._notifications)]
 
     async def until(self, condition: Callable[[], Any], seconds: float = 5.0) -> None:
         """Waits until ``condition`` holds; fails with the screen when it never does."""

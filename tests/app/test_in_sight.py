@@ -32,7 +32,7 @@ async def ended_and_moved(b: Bench) -> str:
     assert b.screen.feed.live.requests is not None
     b.screen.feed.live.requests.apply(RequestChange(num=row.num, state="finished"), None, print)
     await b.tick()
-    return f"{row.name}, which is selected, moved out of sight when it ended"
+    return f"{row.name}, selected, moved out of sight when it ended"
 
 
 async def forgotten(b: Bench) -> str:

@@ -72,13 +72,13 @@ async def _pause_view(b: Bench, key: str) -> None:
 
 async def _snapshot(b: Bench, key: str) -> None:
     await b.press(key)
-    await b.until(lambda: "snapshot in" in b.text())
+    await b.until(lambda: "snapshot kvtop-" in b.text("footer"))
     written = sorted(p for p in b.folder.iterdir() if p.suffix in (".json", ".svg"))
     assert [p.suffix for p in written] == [".json", ".svg"]
     assert written[0].stat().st_mode & 0o777 == 0o600
     assert '"schema"' in written[0].read_text()[:40]
     assert "<svg" in written[1].read_text()
-    await b.until(lambda: all(path.name in b.text() for path in written))
+    assert f"{written[0].name} and .svg" in b.text("footer")
 
 
 async def _colour(b: Bench, key: str) -> None:

@@ -170,8 +170,8 @@ def test_hostile_names_are_shown_and_not_obeyed(ascii_only: bool, tmp_path: Path
                 assert all(len(line) == 80 for line in screen.splitlines())
             assert "filter '[b'" in b.text("requests")
             await b.press("escape")
-            b.screen.say(f"toast {HOSTILE}")
-            await b.until(lambda: "toast [bold]x[/y]" in b.text())
+            b.screen.say(f"note {HOSTILE}")
+            await b.until(lambda: "note [bold]x[/y]" in b.text())
 
     run()
 

@@ -35,7 +35,7 @@ async def test_keys_act_while_a_snapshot_is_written(tmp_path: Path, monkeypatch:
             assert not list(tmp_path.glob("*.json"))
         finally:
             go_on.set()
-        await b.until(lambda: "snapshot in" in b.text())
+        await b.until(lambda: "snapshot kvtop-" in b.text("footer"))
         document = json.loads(next(tmp_path.glob("*.json")).read_text())
         assert document["iteration"] == iteration
         assert len(document["requests"]) == rows
