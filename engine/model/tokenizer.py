@@ -1,16 +1,17 @@
-"""Text to token ids and back, and the chat prompt.
+"""Text to token ids and back, chat prompts among it.
 
 `BpeTokenizer` is built from a GGUF file's vocabulary and merges (byte-level BPE as in GPT-2: Radford et al., 2019).
 `ByteTokenizer` serves random weights. Decoding works on bytes, so that a character cut between two tokens is shown when
 it is complete.
 """
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
+
+from engine.model.chat_template import CHATML, ChatTemplate
+from engine.model.chat_text import ChatText
 
 _NORMAL, _CONTROL, _USER_DEFINED = 1, 3, 4
 """`tokenizer.ggml.token_type` codes."""
@@ -22,25 +23,19 @@ class TokenizerError(ValueError):
     """The file's tokenizer is not one that is understood; the text says which part."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChatMessage:
-    """One turn. ``role``: system, user or assistant."""
-
-    role: str
-    content: str
-
-
 class TextTokenizer(Protocol):
     """What the engine needs of a tokenizer."""
 
     eos_ids: frozenset[int]
+    chat_template: ChatTemplate | None
+    """How a conversation becomes a prompt; None: the model was not made for conversations."""
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         """Token ids. ``special``: whether the text may name special tokens; without it they are plain text."""
         ...
 
-    def chat(self, messages: Sequence[ChatMessage]) -> list[int]:
-        """The prompt that asks for the assistant's next turn. Contents are plain text and cannot forge a turn."""
+    def encode_chat(self, text: ChatText) -> list[int]:
+        """Token ids of what ``chat_template`` rendered. What people wrote is plain text there and cannot forge a turn."""
         ...
 
     def token_bytes(self, token: int) -> bytes:
@@ -109,8 +104,8 @@ class BpeTokenizer:
         self._alphabet = byte_alphabet()
         self._special_ids = frozenset(self._specials.values())
         self._bytes: dict[int, bytes] = {}
-        self._template = str(fields.get("tokenizer.chat_template", ""))
         self.eos_ids = self._end_ids(fields)
+        self.chat_template = self._chat_template(fields)
 
     def _end_ids(self, fields: Mapping[str, Any]) -> frozenset[int]:
         ids = {int(fields[key]) for key in _END_KEYS if key in fields}
@@ -121,29 +116,20 @@ class BpeTokenizer:
         ids: list[int] = backend.encode(text, add_special_tokens=False).ids
         return ids
 
-    def chat(self, messages: Sequence[ChatMessage]) -> list[int]:
-        """ChatML. The template's own system message comes first unless the messages bring one.
-
-        Raises `TokenizerError` when the file has no ChatML tokens.
-        """
-        try:
-            start, end = self._specials[_CHATML_START], self._specials[_CHATML_END]
-        except KeyError:
-            raise TokenizerError("the file's tokenizer has no ChatML tokens; chat prompts need them") from None
-        turns = list(messages)
-        if default := self._default_system(turns):
-            turns.insert(0, ChatMessage("system", default))
-        newline = self.encode("\n")
-        ids: list[int] = []
-        for turn in turns:
-            ids += [start, *self.encode(f"{turn.role}\n{turn.content}"), end, *newline]
-        return [*ids, start, *self.encode("assistant\n")]
-
-    def _default_system(self, turns: Sequence[ChatMessage]) -> str | None:
-        if not turns or turns[0].role == "system":
+    def _chat_template(self, fields: Mapping[str, Any]) -> ChatTemplate | None:
+        source = fields.get("tokenizer.chat_template")
+        if not source and {_CHATML_START, _CHATML_END} <= self._specials.keys():
+            source = CHATML
+        if not isinstance(source, str) or not source:
             return None
-        found = re.search(r"<\|im_start\|>system\n(.*?)<\|im_end\|>", self._template, re.DOTALL)
-        return found.group(1) if found and "{" not in found.group(1) else None
+        bos, eos = (self._spelling(fields.get(f"tokenizer.ggml.{name}_token_id")) for name in ("bos", "eos"))
+        return ChatTemplate(source, bos, eos, self._specials)
+
+    def _spelling(self, token: Any) -> str:
+        return self._tokens[token] if isinstance(token, int) and 0 <= token < len(self._tokens) else ""
+
+    def encode_chat(self, text: ChatText) -> list[int]:
+        return text.ids(self._specials, self.encode)
 
     def token_bytes(self, token: int) -> bytes:
         if token in self._special_ids or not 0 <= token < len(self._tokens):
@@ -169,22 +155,20 @@ _END_NAMES = ("<|im_end|>", "<|endoftext|>")
 
 
 class ByteTokenizer:
-    """One token a byte, then the specials; ids above them, which random weights produce too, show as ``·``."""
+    """One token a byte, then the specials, which chats alone name; ids above, which random weights produce too: ``·``."""
 
     START, END, STOP = 256, 257, 258
 
     def __init__(self) -> None:
         self.eos_ids = frozenset({self.STOP})
+        self.chat_template: ChatTemplate | None = ChatTemplate(CHATML, specials=(_CHATML_START, _CHATML_END))
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         """UTF-8 bytes. Special tokens have no spelling here, so ``special`` changes nothing."""
         return list(text.encode("utf-8", errors="replace"))
 
-    def chat(self, messages: Sequence[ChatMessage]) -> list[int]:
-        ids: list[int] = []
-        for turn in messages:
-            ids += [self.START, *self.encode(f"{turn.role}\n{turn.content}"), self.END]
-        return [*ids, self.START, *self.encode("assistant\n")]
+    def encode_chat(self, text: ChatText) -> list[int]:
+        return text.ids({_CHATML_START: self.START, _CHATML_END: self.END}, self.encode)
 
     def token_bytes(self, token: int) -> bytes:
         if 0 <= token < 256:
