@@ -10,18 +10,23 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from engine.config import EngineConfig
+from engine.http.options import add_http_options, http_from
 from engine.policies.kv_dtype import KV_DTYPES
 from engine.serving.garbage import settle
 from engine.serving.watchdog import Limits
 from engine.tiers import scratch
-from engine.words import flat, one_line
+from engine.words import counted, flat, one_line
 from kvtop.publish.errors import PublishError
 from kvtop.publish.sockets import rehearse
 
 if TYPE_CHECKING:
+    from engine.http.drain import Drain
+    from engine.http.listener import HttpServer
+    from engine.http.settings import HttpConfig
     from engine.serving.server import Server
 
 PR_SET_PDEATHSIG = 1
@@ -65,7 +70,8 @@ class Reporter:
         if self._as_json:
             self._line({"ready": facts})
         else:
-            self._write(f"engine {facts['name']} serves; watch it: kvtop attach {facts['name']}\n")
+            where = f" at {facts['http']}" if "http" in facts else ""
+            self._write(f"engine {facts['name']} serves{where}; watch it: kvtop attach {facts['name']}\n")
 
     def failed(self, why: str, hint: str) -> None:
         if self._as_json:
@@ -80,6 +86,10 @@ class Reporter:
         if os.environ.get(TRACEBACK, "0") not in ("", "0"):
             self._write(traceback.format_exc())
         self._write(f"kvtop engine: {flat(why)}\n")
+
+    def warn(self, text: str) -> None:
+        """Something failed and the engine goes on: a line of the log."""
+        self._write(f"kvtop engine: {flat(text)}\n")
 
     # Where nobody listens any more (a pipe without a reader, a full disk) the engine goes on; viewers see the rest.
 
@@ -176,6 +186,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--fallback-random", action="store_true", help="random weights when the model cannot be had, and say so"
     )
+    add_http_options(p)
     p.add_argument("--parent-stdin", action="store_true", help="stop when standard input closes")
     p.add_argument("--ready-json", action="store_true", help="report progress and readiness as JSON lines on stdout")
     return p
@@ -249,9 +260,14 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     reporter = Reporter(args.ready_json)
     serving: list[Server] = []
+    draining: list[Drain] = []
 
+    # Called by signals, at any point of any code: both must take no lock.
     def stop(*_: object) -> None:
-        # Called by signals, at any point of any code: it must take no lock.
+        if not (serving and draining and draining[0].begin()):
+            stop_now()
+
+    def stop_now() -> None:
         if not serving:
             scratch.remove_all()
             os._exit(0)  # Still loading: nothing else is open yet that would need an orderly end.
@@ -261,59 +277,101 @@ def main(argv: list[str] | None = None) -> int:
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, and a shell that puts it in the background, mean it
             signal.signal(number, stop)
     if args.parent_stdin:
-        _stop_with_parent(stop)
+        _stop_with_parent(stop_now)
     try:
-        config = config_from(args)
+        config, http_settings = config_from(args), http_from(args)
         rehearse(None, config.name)
         _leave_deleted_folder(config)
     except (ValueError, PublishError) as error:
         reporter.failed(str(error), "")
         return 2
 
+    try:
+        http = None if http_settings is None else _listen(http_settings, reporter)
+    except OSError as error:
+        reporter.failed(str(error), "give --http another port, or 0 for any that is free")
+        return 1
+
     from engine.build import BuildError, build  # torch is slow to import: only after the arguments hold.
     from engine.serving.server import EngineFailed
 
     try:
-        server = build(config, reporter.progress, reporter.say, fallback_random=args.fallback_random)
+        server = build(
+            config,
+            reporter.progress,
+            reporter.say,
+            fallback_random=args.fallback_random,
+            http=None if http is None else http.url,
+        )
     except BuildError as error:
         reporter.failed(str(error), error.hint)
         return error.code
     except Exception as error:
         reporter.died(f"the engine could not start: {one_line(error)}")
         return 1
+    close = partial(_close, server, http)
     serving.append(server)
-    threading.Thread(target=_leave_in_time, args=(server,), name="patience", daemon=True).start()
     try:
         server.publisher.start()
     except OSError as error:
         reporter.failed(str(error), "")
-        _close(server)
+        close()
         return 1
     observe, control = server.publisher.places
-    reporter.ready({"name": config.name, "socket": str(observe), "control": str(control)})
+    ready = {"name": config.name, "socket": str(observe), "control": str(control)}
+    if http is not None:
+        http.serve(server, config.model)
+        draining.append(http.drain(args.drain_seconds))
+        ready["http"] = http.url
+    leave = partial(_leave_in_time, server, draining, reporter.say, close)
+    threading.Thread(target=leave, name="patience", daemon=True).start()
+    reporter.ready(ready)
     settle()
     try:
         server.run()
     except EngineFailed as error:
         reporter.died(str(error))
-        _close(server, str(error))
+        close(str(error))
         return 1
-    _close(server)
+    close()
     return 0
 
 
-def _leave_in_time(server: "Server") -> None:
-    """Ends the process when a stop has waited for the iteration in progress for longer than `PATIENCE`."""
+def _listen(settings: "HttpConfig", reporter: Reporter) -> "HttpServer":
+    """Listens before the model is loaded, so that whoever asks is told to wait. Raises OSError."""
+    from engine.http.listener import HttpServer
+
+    http = HttpServer(settings, reporter.warn)
+    http.start()
+    return http
+
+
+def _leave_in_time(
+    server: "Server", draining: "list[Drain]", say: Callable[[str], None], close: Callable[[], None]
+) -> None:
+    """Stops the engine when a drain is over, and ends the process when a stop has waited for the iteration in progress for
+    longer than `PATIENCE`."""
+    told = False
     while not server.stopping:
+        for drain in draining:
+            if drain.begun and not told and (active := drain.active):
+                told = True
+                say(
+                    f"stopping: {counted(active, 'request')} may take {drain.seconds:g} s more; once more to stop at once"
+                )
+            if drain.over:
+                server.stop()
         time.sleep(0.05)
     time.sleep(PATIENCE)
-    _close(server)
+    close()
     os._exit(0)
 
 
-def _close(server: "Server", why: str = "engine stopped") -> None:
+def _close(server: "Server", http: "HttpServer | None", why: str = "engine stopped") -> None:
     server.publisher.stop(why[:MAX_REASON])
     server.close(why)
+    if http is not None:
+        http.stop()
 
 
 if __name__ == "__main__":

@@ -67,11 +67,13 @@ def build(
     *,
     fallback_random: bool = False,
     folder: Path | None = None,
+    http: str | None = None,
 ) -> Server:
     """A server that is ready to run; its publisher is not started. Raises `BuildError`.
 
     ``progress(what, done, total)`` in bytes, ``say(sentence)``: for whoever waits. ``fallback_random``: serve random
-    weights when the model cannot be had, and say so on every screen. ``folder``: where the sockets go.
+    weights when the model cannot be had, and say so on every screen. ``folder``: where the sockets go. ``http``: where
+    it is asked over HTTP, for viewers to know.
     """
     policies = PolicySet.of((MIX_POLICIES if config.workload in MIXES else {}) | config.policies)
     device = _device(config.device)
@@ -165,6 +167,7 @@ def build(
         seed=config.seed,
         ledger_every=config.ledger_every,
         exposes_text=config.expose_text,
+        http=http,
     )
     return Server(
         engine,
@@ -172,6 +175,7 @@ def build(
         # Keyframes only for those who ask: frames keep everybody else up to date.
         Publisher(greeting, folder, keyframe_every=math.inf),
         vocabulary=Vocabulary(facts.vocab, facts.eos_ids, model.tokenizer.token_bytes),
+        tokenizer=model.tokenizer,
         arrivals=None if workload is None else workload.arrivals(),
         expose_text=config.expose_text,
         queue_limit=MIX_QUEUE,

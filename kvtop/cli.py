@@ -154,6 +154,9 @@ def _add_demo(commands: "argparse._SubParsersAction[_Parser]") -> None:
         "--set", action="append", default=[], metavar="AXIS=VALUE", help="policy at the start; may be repeated"
     )
     demo.add_argument("--expose-text", action="store_true", help="let prompts and outputs travel to viewers")
+    demo.add_argument("--http", metavar="HOST:PORT", help="serve it over HTTP too, as OpenAI's clients speak it")
+    demo.add_argument("--http-token", metavar="TOKEN", help="what clients must bring (default: $KVTOP_HTTP_TOKEN)")
+    demo.add_argument("--http-open", action="store_true", help="other hosts may ask without a token")
     demo.add_argument("--once", action="store_true", help="no screen: run --seconds, then print what was seen")
     demo.add_argument("--seconds", type=_above_zero, default=20.0, metavar="S", help="length of --once (default: 20)")
     _json_option(demo)

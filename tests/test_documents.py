@@ -17,6 +17,7 @@ PAGES = (
     "CONTRIBUTING.md",
     "docs/architecture.md",
     "docs/engine.md",
+    "docs/serving.md",
     "docs/terminals.md",
     "docs/snapshot.md",
 )

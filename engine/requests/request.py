@@ -42,7 +42,7 @@ NULL_BLOCK = -1
 """In a block table: there was a block, and nobody needs it there any more."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Request:
     """One sequence. ``token_ids`` holds prompt then output; ``block_table[i]`` holds the KV of positions
     ``i*block_size …`` (with several KV groups see `engine.memory.groups`); positions below ``computed_tokens`` have their KV

@@ -40,10 +40,10 @@ class StopRules:
 
 def _ids(given: Iterable[int]) -> frozenset[int]:
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise ValueError(f"stop: {shown(given)} is not a list of token ids")
-    found = frozenset(whole("stop", token, 0, MAX_TOKEN_ID) for token in given)
+        raise ValueError(f"stop_token_ids: {shown(given)} is not a list of token ids")
+    found = frozenset(whole("stop_token_ids", token, 0, MAX_TOKEN_ID) for token in given)
     if len(found) > MAX_STOP_TOKENS:
-        raise ValueError(f"stop: {len(found)} token ids are too many; the most is {MAX_STOP_TOKENS}")
+        raise ValueError(f"stop_token_ids: {len(found)} token ids are too many; the most is {MAX_STOP_TOKENS}")
     return found
 
 

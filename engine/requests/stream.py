@@ -6,7 +6,7 @@ the outputs themselves, however slow its reader.
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 
@@ -57,6 +57,15 @@ class OutputStream:
         self._news = threading.Condition()
         self._unread: dict[int, _Unread] = {}
         self._open = set(range(count))
+        self._listener: Callable[[], None] | None = None
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """``listener`` is called whenever there is something to `take`, in the thread that put it there, now where there is
+        something already. It must not wait. One a stream."""
+        with self._news:
+            self._listener = listener
+            if self._unread:
+                listener()
 
     @property
     def ended(self) -> bool:
@@ -70,7 +79,7 @@ class OutputStream:
                 unread = self._unread_of(index)
                 unread.token_ids += token_ids
                 unread.text.append(text)
-                self._news.notify_all()
+                self._tell()
 
     def end(self, index: int, reason: str, detail: str | None = None, usage: Usage | None = None) -> None:
         """The output is complete. Only its first end counts."""
@@ -79,12 +88,18 @@ class OutputStream:
                 unread = self._unread_of(index)
                 unread.finish_reason, unread.detail, unread.usage = reason, detail, usage
                 self._open.remove(index)
-                self._news.notify_all()
+                self._tell()
 
     def close(self, reason: str, detail: str | None = None) -> None:
         """All that have not ended end with this."""
         for index in sorted(self._open):
             self.end(index, reason, detail)
+
+    def take(self) -> list[Output]:
+        """What is new of every output, without waiting."""
+        with self._news:
+            unread, self._unread = self._unread, {}
+        return [new.joined(index) for index, new in unread.items()]
 
     def get(self, timeout: float | None = None) -> Output | None:
         """What is new of one output, as soon as there is anything; None when all have ended and all is read.
@@ -107,6 +122,11 @@ class OutputStream:
     def __iter__(self) -> Iterator[Output]:
         while (output := self.get()) is not None:
             yield output
+
+    def _tell(self) -> None:
+        self._news.notify_all()
+        if self._listener is not None:
+            self._listener()
 
     def _unread_of(self, index: int) -> _Unread:
         unread = self._unread.get(index)

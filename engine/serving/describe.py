@@ -33,6 +33,7 @@ def hello(
     seed: int,
     ledger_every: int,
     exposes_text: bool,
+    http: str | None = None,
 ) -> Hello:
     """The first line for every peer. ``bytes_per_token`` counts K and V of all layers that a block holds; ``lower_tiers``:
     name and blocks."""
@@ -50,6 +51,7 @@ def hello(
             pid=os.getpid(),
             host=socket.gethostname()[:256],
             started=time.time(),
+            http=http,
         ),
         model=model,
         geometry=Geometry(

@@ -27,6 +27,10 @@ class Inbox:
         self._closed: str | None = None
         self._wake = wake
 
+    def __len__(self) -> int:
+        """Wishes not taken up yet. From any thread."""
+        return len(self._wishes)
+
     def add(self, handle: RequestHandle) -> None:
         """Queue the request of ``handle``. Raises `EngineStopped` after `close`."""
         with self._lock:

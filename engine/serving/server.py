@@ -4,6 +4,7 @@ import itertools
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from engine.core import Engine
 from engine.requests.request import FinishReason, Request
@@ -16,13 +17,17 @@ from engine.serving.broadcast import Broadcast
 from engine.serving.control import Control
 from engine.serving.handle import RequestHandle
 from engine.serving.inbox import Inbox
+from engine.serving.names import RequestNames
 from engine.serving.outlets import Outlets
 from engine.serving.submission import Submission, Vocabulary
 from engine.serving.telemetry import Telemetry
-from engine.serving.watchdog import Limits, Watchdog, facts_of
+from engine.serving.watchdog import Limits, Trouble, Watchdog, facts_of
 from engine.words import one_line
 from engine.workload.arrivals import Arrival
 from kvtop.publish import Publisher
+
+if TYPE_CHECKING:
+    from engine.model.tokenizer import TextTokenizer
 
 AUDIT_S = 0.001
 """Seconds an iteration is lengthened by a piece of the ledger's audit, or little more."""
@@ -37,7 +42,7 @@ class EngineFailed(RuntimeError):
 
 class Server:
     """Owns the engine's thread. ``arrivals`` feeds a workload; with none the engine waits for requests. ``vocabulary``: what
-    they may be written in. ``expose_text``: viewers read what they say."""
+    they may be written in; ``tokenizer``: how texts become that. ``expose_text``: viewers read what they say."""
 
     def __init__(
         self,
@@ -46,6 +51,7 @@ class Server:
         publisher: Publisher,
         *,
         vocabulary: Vocabulary | None = None,
+        tokenizer: "TextTokenizer | None" = None,
         arrivals: Iterator[Arrival] | None = None,
         expose_text: bool = False,
         queue_limit: int = 64,
@@ -57,6 +63,7 @@ class Server:
         self.publisher = publisher
         self.control = Control(engine, telemetry, publisher.hello.engine.run)
         self.vocabulary = vocabulary or Vocabulary()
+        self.tokenizer = tokenizer
         self._expose_text = expose_text
         self._inbox = Inbox(publisher.nudge)
         self._outlets = Outlets()
@@ -68,12 +75,29 @@ class Server:
         self._watchdog = Watchdog(watchdog or Limits())
         self._broadcast = Broadcast(telemetry, publisher)
         self._numbers = itertools.count()
+        self._names = RequestNames()
         self._numbering = threading.Lock()
         self._began = engine.clock()
         self._held_back = 0.0
+        self._turned: float | None = None
         # A plain attribute, no Event: `stop` is called from signal handlers, which can strike while this very thread holds
         # an Event's lock.
         self.stopping = False
+
+    @property
+    def queued(self) -> int:
+        """Requests that wait to be admitted, those not taken up yet among them. From any thread."""
+        return len(self.engine.scheduler.waiting) + len(self._inbox)
+
+    @property
+    def stuck(self) -> str | None:
+        """That it serves nobody though there is work, and why, in a sentence; None while it gets on. From any thread."""
+        alarm, turned, limit = self.telemetry.alarm, self._turned, self._watchdog.limits.stall
+        if turned is not None and 0.0 < limit < (silent := self.engine.clock() - turned):
+            return f"an iteration has taken {silent:.0f} s so far"
+        if alarm is not None and (alarm.severity == "error" or alarm.trouble is Trouble.PAUSED):
+            return alarm.text
+        return None
 
     def stop(self) -> None:
         """Ends `run` after the current iteration. Safe from any thread and from a signal handler."""
@@ -101,6 +125,7 @@ class Server:
         beam: int | None = None,
         length_penalty: float = 1.0,
         arrival: float | None = None,
+        request_id: str | None = None,
     ) -> RequestHandle:
         """Queue one request; returns its outputs as a stream. From any thread: the engine's own takes it up between two
         iterations.
@@ -112,6 +137,9 @@ class Server:
         With ``beam``, a beam search of that width (2 to 16): the request gets the best output, the others of its search
         the next best; ``length_penalty`` is the power of the number of output tokens by which a hypothesis'
         log-probability is divided. Nothing is sampled then, whatever ``sampling`` says.
+
+        ``request_id``: what it is called; where a request that lives has that id, a number is added to it. Without one, its
+        label and a number.
 
         ``arrival``: when it arrived, on the engine's clock, where that was before this call: its times count from then.
 
@@ -131,6 +159,7 @@ class Server:
             beam=beam,
             length_penalty=length_penalty,
             arrival=arrival,
+            request_id=request_id,
         )
         request = self._make(submission, readable=True)
         handle = RequestHandle(request, OutputStream(submission.requests), self._inbox.cancel)
@@ -140,17 +169,19 @@ class Server:
     def _make(self, submission: Submission, *, readable: bool) -> Request:
         """A request that can be served; raises ValueError where none can be. Safe from any thread."""
         submission.check(self.vocabulary)
-        with self._numbering:
-            nums = [next(self._numbers) for _ in range(submission.requests)]
         now = self.engine.clock()
         arrival = now if submission.arrival is None else min(submission.arrival, now)
-        request = submission.build(
-            nums,
-            self.vocabulary,
-            arrival=arrival,
-            arrival_wall=time.time() - (now - arrival),
-            readable=readable or self._expose_text,
-        )
+        with self._numbering:
+            nums = [next(self._numbers) for _ in range(submission.requests)]
+            request = submission.build(
+                nums,
+                self._names.free(submission.name(nums[0])),
+                self.vocabulary,
+                arrival=arrival,
+                arrival_wall=time.time() - (now - arrival),
+                readable=readable or self._expose_text,
+            )
+            self._names.note(request)
         check_servable(request, self.engine.scheduler.pool, self.engine.scheduler.max_model_len)
         return request
 
@@ -191,6 +222,8 @@ class Server:
             why = f"the engine failed: {one_line(error)}"
             self._hang_up(FinishReason.ERROR, why)
             raise EngineFailed(why) from error
+        finally:
+            self._turned = None
         if self.stopping:
             self._hang_up(FinishReason.ABORT, "the engine stopped")
 
@@ -202,6 +235,7 @@ class Server:
 
     def _turn(self) -> None:
         publisher = self.publisher
+        self._turned = self.engine.clock()
         for pending in publisher.commands():
             self.control.execute(pending)
         self.take_up()

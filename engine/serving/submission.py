@@ -17,6 +17,7 @@ from engine.requests.sampling import Sampling
 from engine.requests.stopping import StopRules
 from engine.scheduling.beam_steps import add_beams
 from engine.scheduling.forking import MAX_SAMPLES, add_samples
+from engine.serving.names import checked_id
 from kvtop.protocol import RequestChange
 
 MAX_LABEL = next(m.max_length for m in RequestChange.model_fields["label"].metadata if hasattr(m, "max_length"))
@@ -60,6 +61,7 @@ class Submission:
     beam: int | None = None
     length_penalty: float = 1.0
     arrival: float | None = None
+    request_id: str | None = None
 
     def __post_init__(self) -> None:
         self._become("token_ids", _token_ids(self.token_ids))
@@ -80,6 +82,8 @@ class Submission:
             self._check_beams(self.sampling or Sampling())
         self._become("length_penalty", real("length_penalty", self.length_penalty))
         check_penalty(self.length_penalty)
+        if self.request_id is not None:
+            self._become("request_id", checked_id(self.request_id))
         if self.arrival is not None:
             self._become("arrival", real("arrival", self.arrival))
             if self.arrival < 0:  # no clock showed it, and everybody's percentiles would be of its wait
@@ -105,7 +109,7 @@ class Submission:
         """Raises ValueError for what this engine's model does not have."""
         stop, sampling = self.stop or StopRules(), self.sampling or Sampling()
         biased = [token for token, _ in sampling.logit_bias]
-        for field, ids in (("token_ids", self.token_ids), ("stop", stop.token_ids), ("logit_bias", biased)):
+        for field, ids in (("token_ids", self.token_ids), ("stop_token_ids", stop.token_ids), ("logit_bias", biased)):
             if ids and not (min(ids) >= 0 and max(ids) < vocabulary.size):
                 strange = next(token for token in ids if not 0 <= token < vocabulary.size)
                 raise ValueError(f"{field}: {strange:.0f} is not in the model's vocabulary, 0 to {vocabulary.size - 1}")
@@ -114,8 +118,19 @@ class Submission:
         if sampling.min_tokens and len(stop.stop_ids(vocabulary.eos_ids)) >= vocabulary.size:
             raise ValueError("min_tokens: every token of the model's vocabulary ends this output")
 
+    def name(self, num: int) -> str:
+        """What its request is called: as its client wants, else by its label and ``num``."""
+        return self.request_id or f"{self.label or 'r'}-{num:04d}"
+
     def build(
-        self, nums: Sequence[int], vocabulary: Vocabulary, *, arrival: float, arrival_wall: float, readable: bool
+        self,
+        nums: Sequence[int],
+        name: str,
+        vocabulary: Vocabulary,
+        *,
+        arrival: float,
+        arrival_wall: float,
+        readable: bool,
     ) -> Request:
         """The request, and behind it its samples or beams, with these ``nums``. ``readable``: somebody reads its text."""
         stop = self.stop or StopRules()
@@ -123,7 +138,7 @@ class Submission:
         token_bytes = vocabulary.token_bytes if wanted else None
         request = Request(
             num=nums[0],
-            id=f"{self.label or 'r'}-{nums[0]:04d}",
+            id=name,
             token_ids=list(self.token_ids),
             prompt_tokens=len(self.token_ids),
             max_tokens=self.max_tokens,

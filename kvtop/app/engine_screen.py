@@ -54,7 +54,7 @@ DIALOG_FPS = 4.0
 AnyPanel = TypeVar("AnyPanel", bound=Panel)
 
 
-LIVE_FPS = 30.0
+LIVE_FPS = 40.0
 """Frames a second asked of the engine: twice the screen's, so that none waits long for its turn."""
 
 STILL_FPS = 1.0

@@ -88,6 +88,8 @@ def engine_arguments(options: argparse.Namespace) -> list[str]:
         "kv_dtype",
         "window",
         "rate",
+        "http",
+        "http_token",
     ):
         if (value := getattr(options, name)) is None:
             value = preset.settings.get(name)
@@ -95,8 +97,9 @@ def engine_arguments(options: argparse.Namespace) -> list[str]:
             arguments += [f"--{name.replace('_', '-')}", str(value)]
     for setting in (*preset.policies, *options.set):
         arguments += ["--set", setting]
-    if options.expose_text:
-        arguments.append("--expose-text")
+    for flag in ("expose_text", "http_open"):
+        if getattr(options, flag):
+            arguments.append(f"--{flag.replace('_', '-')}")
     return arguments
 
 

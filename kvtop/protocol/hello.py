@@ -31,6 +31,7 @@ class EngineIdentity(Message):
     pid: int | None = Field(default=None, description="process id of the scheduler")
     host: str | None = Field(default=None, max_length=256, description="name of the machine")
     started: float | None = Field(default=None, description="start of the engine, Unix seconds")
+    http: str | None = Field(default=None, max_length=300, description="URL at which it takes requests; null: nowhere")
 
 
 class ModelFacts(Message):

@@ -142,7 +142,12 @@ class LiveEngine:
         nums = range(self._num + 1, self._num + 1 + submission.requests)
         self._num = nums[-1]
         request = submission.build(
-            list(nums), self._vocabulary, arrival=self.clock.now, arrival_wall=STARTED, readable=False
+            list(nums),
+            submission.name(nums[0]),
+            self._vocabulary,
+            arrival=self.clock.now,
+            arrival_wall=STARTED,
+            readable=False,
         )
         self.scheduler.add(request, self.clock.now)
         self.telemetry.touch(request)

@@ -50,16 +50,27 @@ HOSTILE: dict[str, tuple[str, ...]] = {
         "watermark=2",
         "kv_dtype=x",
     ),
+    "--http": ("x", "x:y", ":", "127.0.0.1:65536", "127.0.0.1:-1", "::1:80", "a b:80", "0.0.0.0:80", "192.0.2.1:80"),
+    "--http-token": ("t",),  # without --http
+    "--http-max-body-bytes": (*NUMBERS, "0", "1.5"),
+    "--http-max-prompt-tokens": (*NUMBERS, "1.5"),
+    "--http-max-requests": (*NUMBERS, "0"),
+    "--http-max-queue": (*NUMBERS, "0"),
+    "--http-max-request-seconds": ("", "x", "-1", "0", "nan", "inf"),
+    "--http-max-body-seconds": ("", "x", "-1", "0", "nan", "inf"),
+    "--drain-seconds": ("", "x", "-1", "nan", "inf"),
     "--bogus": ("1",),
 }
 """Values by option; those without values are `FLAGS`."""
 
-FLAGS = {"--help", "--expose-text", "--fallback-random", "--parent-stdin", "--ready-json"}
+FLAGS = {"--help", "--expose-text", "--fallback-random", "--http-open", "--parent-stdin", "--ready-json"}
 
 TOGETHER = (
     ["--blocks", "1", "--block-size", "1"],
     ["--blocks", "3", "--block-size", "1", "--window", "64,full"],
     ["--kv-dtype", "int8", "--set", "kv_dtype=float16"],
+    ["--http-open"],
+    ["--http", "127.0.0.1:0", "--http-token", "två"],
     ["surplus"],
     ["--blocks"],
 )

@@ -239,7 +239,7 @@ def test_sampling_that_cannot_go_with_the_rest_is_refused(
     ids=lambda value: f"{value!a:.30}",
 )
 def test_stop_rules_that_can_never_match_or_cost_too_much_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"\A(stop|ignore_eos): [^\n]*\Z"):
+    with pytest.raises(ValueError, match=r"\A(stop|stop_token_ids|ignore_eos): [^\n]*\Z"):
         StopRules(**wrong)
 
 

@@ -1,0 +1,101 @@
+"""A request's body: read in bounded time and room, and taken as JSON only where every part of it can be.
+
+What the JSON reader of Python lets pass (NaN, Infinity, halves of surrogate pairs, arrays a thousand deep) is refused here by
+the place where it stands.
+"""
+
+import asyncio
+import json
+import math
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+
+from engine.http.errors import ApiError, invalid
+from engine.http.settings import HttpLimits
+
+
+class Gone(Exception):
+    """The client has left; nobody hears an answer."""
+
+
+async def read_body(request: Request, limits: HttpLimits) -> bytes:
+    """The whole body. Raises `ApiError` for one that is no JSON by its own word, too large or too slow, and `Gone`."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json" and not kind.endswith("+json"):
+        # A web page may send anything else to any machine without asking first.
+        raise ApiError(415, "the body must be JSON and say so: Content-Type: application/json", code="content_type")
+    told = request.headers.get("content-length")
+    if told is not None and told.isdecimal() and int(told[:20]) > limits.body_bytes:
+        raise _too_large(limits)
+    pieces = bytearray()
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            async for piece in request.stream():
+                pieces += piece
+                if len(pieces) > limits.body_bytes:
+                    raise _too_large(limits)
+    except TimeoutError:
+        raise ApiError(
+            408,
+            f"the body did not come within {limits.body_seconds:g} s",
+            code="body_timeout",
+            headers={"Connection": "close"},
+        ) from None
+    except ClientDisconnect:
+        raise Gone from None
+    return bytes(pieces)
+
+
+def _too_large(limits: HttpLimits) -> ApiError:
+    return ApiError(413, f"the body is larger than {limits.body_bytes} bytes", code="body_too_large")
+
+
+def parse_body(body: bytes, limits: HttpLimits) -> dict[str, Any]:
+    """The JSON object in ``body``. Raises `ApiError` naming the place."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        raise invalid(f"the body is not UTF-8: byte {error.start} is 0x{body[error.start]:02x}") from None
+    try:
+        given = json.loads(text)
+    except RecursionError:
+        raise _too_deep(limits) from None
+    except ValueError as error:
+        raise invalid(f"the body is not JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise invalid("the body must be a JSON object")
+    _check(given, "", limits.depth, limits)
+    return given
+
+
+def _too_deep(limits: HttpLimits) -> ApiError:
+    return invalid(f"the body is nested deeper than {limits.depth} levels", code="too_deep")
+
+
+def _check(value: Any, place: str, levels: int, limits: HttpLimits) -> None:
+    if isinstance(value, str):
+        _check_text(value, place)
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise invalid(f"{place}: {value} is not a finite number", place)
+    elif isinstance(value, dict | list):
+        if not levels:
+            raise _too_deep(limits)
+        if isinstance(value, list):
+            if all(type(each) is int for each in value):  # a prompt of token ids
+                return
+            for number, each in enumerate(value):
+                _check(each, f"{place}[{number}]", levels - 1, limits)
+            return
+        for name, each in value.items():
+            _check_text(name, place or "the body's own names")
+            _check(each, f"{place}.{name}" if place else name, levels - 1, limits)
+
+
+def _check_text(text: str, place: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        code = ord(text[error.start])
+        raise invalid(f"{place}: U+{code:04X} is half of a surrogate pair", place) from None

@@ -1,0 +1,83 @@
+"""``POST /v1/chat/completions``: the assistant's next turn."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from engine.http.errors import invalid
+from engine.http.gate import Text
+from engine.http.schema import Common
+from engine.requests.stream import Output
+
+
+class ChatRequest(Common):
+    """``messages``: the conversation; the model's chat template reads them, and says what is wrong with one.
+    ``chat_template_kwargs``: further variables for it."""
+
+    messages: list[dict[str, Any]]
+    add_generation_prompt: bool = True
+    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    logprobs: bool = False
+    top_logprobs: int = 0
+
+    @property
+    def told_logprobs(self) -> int | None:
+        if self.top_logprobs and not self.logprobs:
+            raise invalid("top_logprobs: they are told only with logprobs", "top_logprobs")
+        return self.top_logprobs if self.logprobs else None
+
+    @property
+    def output_tokens(self) -> int | None:
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+
+    def prompts(self, text: Text) -> list[list[int]]:
+        """Token ids of its prompt, the one of a list. Raises ValueError where the model's template refuses the messages."""
+        template = text.chat_template
+        if template is None:
+            raise invalid(
+                "messages: this model has no chat template; ask /v1/completions", "messages", "no_chat_template"
+            )
+        turns = [{name: value for name, value in turn.items() if value is not None} for turn in self.messages]
+        for name in ("messages", "add_generation_prompt"):
+            if name in self.chat_template_kwargs:
+                raise invalid(
+                    f"chat_template_kwargs.{name}: that is a field of its own", f"chat_template_kwargs.{name}"
+                )
+        prompt = self.add_generation_prompt
+        return [text.encode_chat(template.render(turns, add_generation_prompt=prompt, **self.chat_template_kwargs))]
+
+
+class ChatForm:
+    """Answers to ``asked``. ``name``: their id."""
+
+    def __init__(self, asked: ChatRequest, name: str, model: str, created: int, prompts: list[list[int]]) -> None:
+        self._asked = asked
+        self._prompts = prompts
+        kind: Literal["chat.completion", "chat.completion.chunk"]
+        kind = "chat.completion.chunk" if asked.stream else "chat.completion"
+        self._head = {"id": name, "object": kind, "created": created, "model": model}
+
+    def head(self) -> dict[str, Any]:
+        return self._head
+
+    def whole(self, place: int, choice: int, output: Output) -> dict[str, Any]:
+        message = {"role": "assistant", "content": output.text, "refusal": None}
+        return self._choice(place, choice, output, "message", message, first=True)
+
+    def opening(self, choice: int) -> dict[str, Any] | None:
+        delta = {"role": "assistant", "content": ""}
+        return {"index": choice, "delta": delta, "logprobs": None, "finish_reason": None}
+
+    def piece(self, place: int, choice: int, output: Output, *, first: bool) -> dict[str, Any]:
+        return self._choice(place, choice, output, "delta", {"content": output.text}, first=first)
+
+    def _choice(
+        self, place: int, choice: int, output: Output, name: str, said: dict[str, Any], *, first: bool
+    ) -> dict[str, Any]:
+        told: dict[str, Any] = {"index": choice, name: said, "logprobs": None, "finish_reason": output.finish_reason}
+        if self._asked.return_token_ids:
+            told["token_ids"] = list(output.token_ids)
+            if first:
+                told["prompt_token_ids"] = self._prompts[place]
+        return told

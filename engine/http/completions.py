@@ -1,0 +1,69 @@
+"""``POST /v1/completions``: text or tokens that go on from a prompt."""
+
+from typing import Any
+
+from engine.http.errors import invalid
+from engine.http.gate import Text
+from engine.http.schema import Common
+from engine.requests.stream import Output
+
+
+class CompletionRequest(Common):
+    """``prompt``: a text, token ids, or a list of either, each of which is answered by itself."""
+
+    prompt: str | list[int] | list[str] | list[list[int]]
+    logprobs: int | None = None
+
+    @property
+    def told_logprobs(self) -> int | None:
+        return self.logprobs
+
+    @property
+    def output_tokens(self) -> int | None:
+        return 16 if self.max_tokens is None else self.max_tokens
+
+    def texts(self) -> list[str | list[int]]:
+        """Each prompt by itself. Raises `ApiError` where there is none."""
+        prompt = self.prompt
+        if isinstance(prompt, str):
+            return [prompt]
+        if not prompt:
+            raise invalid("prompt: there is none in the list", "prompt")
+        if all(isinstance(each, int) for each in prompt):
+            return [prompt]  # type: ignore[list-item]
+        return list(prompt)  # type: ignore[arg-type]
+
+    def prompts(self, text: Text) -> list[list[int]]:
+        """Token ids of each prompt."""
+        return [text.encode(each) if isinstance(each, str) else each for each in self.texts()]
+
+
+class CompletionForm:
+    """Answers to ``asked``. ``name``: their id."""
+
+    def __init__(self, asked: CompletionRequest, name: str, model: str, created: int, prompts: list[list[int]]) -> None:
+        self._asked = asked
+        self._prompts = prompts
+        self._head = {"id": name, "object": "text_completion", "created": created, "model": model}
+
+    def head(self) -> dict[str, Any]:
+        return self._head
+
+    def whole(self, place: int, choice: int, output: Output) -> dict[str, Any]:
+        return self.piece(place, choice, output, first=True)
+
+    def opening(self, choice: int) -> dict[str, Any] | None:
+        return None
+
+    def piece(self, place: int, choice: int, output: Output, *, first: bool) -> dict[str, Any]:
+        told: dict[str, Any] = {
+            "index": choice,
+            "text": output.text,
+            "logprobs": None,
+            "finish_reason": output.finish_reason,
+        }
+        if self._asked.return_token_ids:
+            told["token_ids"] = list(output.token_ids)
+            if first:
+                told["prompt_token_ids"] = self._prompts[place]
+        return told

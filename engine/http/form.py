@@ -1,0 +1,85 @@
+"""What answers are made of, whatever their form: choices that grow, the tokens they took, and how tokens are written."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from engine.http.gate import Text
+from engine.requests.stream import Output
+
+
+@dataclass(slots=True)
+class Tally:
+    """Tokens of one body's requests so far. ``prompts``: tokens of each prompt."""
+
+    prompts: Sequence[int]
+    output: int = 0
+    cached: dict[int, int] = field(default_factory=dict)
+
+    def add(self, place: int, output: Output) -> None:
+        """``output`` of the request for prompt ``place``."""
+        self.output += len(output.token_ids)
+        if output.usage is not None and output.index == 0:
+            self.cached[place] = min(output.usage.cached_tokens, self.prompts[place])
+
+    def usage(self) -> dict[str, Any]:
+        prompt = sum(self.prompts)
+        usage: dict[str, Any] = {
+            "prompt_tokens": prompt,
+            "completion_tokens": self.output,
+            "total_tokens": prompt + self.output,
+        }
+        # Known when a prompt's first output has ended; until then nothing is said of it.
+        if len(self.cached) == len(self.prompts):
+            usage["prompt_tokens_details"] = {"cached_tokens": sum(self.cached.values())}
+        return usage
+
+
+@dataclass(slots=True)
+class Choice:
+    """One output as far as it is known."""
+
+    pieces: list[Output] = field(default_factory=list)
+
+    def joined(self) -> Output:
+        """All of it as one piece."""
+        last = self.pieces[-1]
+        return Output(
+            last.index,
+            tuple(token for piece in self.pieces for token in piece.token_ids),
+            "".join(piece.text for piece in self.pieces),
+            last.finish_reason,
+            last.detail,
+            last.usage,
+        )
+
+
+class Form(Protocol):
+    """How one kind of answer is written."""
+
+    def head(self) -> dict[str, Any]:
+        """What all answers and chunks of it begin with."""
+        ...
+
+    def whole(self, place: int, choice: int, output: Output) -> dict[str, Any]:
+        """Choice number ``choice``, an output for prompt ``place``."""
+        ...
+
+    def opening(self, choice: int) -> dict[str, Any] | None:
+        """What comes before its first piece."""
+        ...
+
+    def piece(self, place: int, choice: int, output: Output, *, first: bool) -> dict[str, Any]:
+        """What is new of it. ``first``: nothing of it has been told before."""
+        ...
+
+
+def token_text(text: Text, token: int, *, as_id: bool) -> str:
+    """One token as a client reads it: part of a character as ``bytes:\\x…``, as OpenAI writes it."""
+    if as_id:
+        return f"token_id:{token}"
+    data = text.token_bytes(token)
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)

@@ -1,0 +1,83 @@
+"""What the HTTP server knows of the engine: whether it is there yet, still serves, and what it serves.
+
+The program's main thread writes, the server's thread reads; each fact is one attribute, so that a signal handler may write
+too: no lock is taken.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from engine.http.errors import unavailable
+from engine.serving.server import Server
+
+
+class Template(Protocol):
+    """A model's chat template."""
+
+    def render(
+        self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True, **kwargs: Any
+    ) -> Any:
+        """What `Text.encode_chat` takes. Raises ValueError in one sentence."""
+        ...
+
+
+class Text(Protocol):
+    """What the HTTP server needs of a tokenizer."""
+
+    @property
+    def chat_template(self) -> Template | None: ...
+
+    def encode_chat(self, text: Any) -> list[int]: ...
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def decode(self, ids: Iterable[int]) -> str: ...
+
+    def token_bytes(self, token: int) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """An engine that is ready. ``names``: what clients may call its model, the first of them what it is called in answers;
+    ``context``: tokens that a prompt and its output have room for."""
+
+    server: Server
+    text: Text
+    names: tuple[str, ...]
+    context: int
+    since: int = field(default_factory=lambda: int(time.time()))
+
+
+def short_name(model: str) -> str:
+    """What a model that was asked for as ``model``, a name or a path, is called: of a path its end."""
+    return Path(model).stem if model.endswith(".gguf") else Path(model).name or model
+
+
+class Gate:
+    """``served`` is None until the engine is ready. ``active``: requests being answered."""
+
+    def __init__(self) -> None:
+        self.served: Served | None = None
+        self.draining = False
+        self.active = 0
+
+    def enter(self) -> Served:
+        """The engine, for a new request. Raises `ApiError` (503) where it takes none."""
+        if self.served is None:
+            raise unavailable("the engine is starting", "starting")
+        if self.draining or self.served.server.stopping:
+            raise unavailable("the engine takes no more requests: it is about to stop", "draining", after=10)
+        return self.served
+
+    def status(self) -> tuple[str, str | None]:
+        """starting, serving, draining or stuck; and more in a sentence."""
+        if self.served is None:
+            return "starting", None
+        if self.draining or self.served.server.stopping:
+            return "draining", None
+        if (why := self.served.server.stuck) is not None:
+            return "stuck", why
+        return "serving", None

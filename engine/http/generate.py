@@ -1,0 +1,57 @@
+"""The endpoints that generate: from a request to its answer."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from engine.http.admission import Asked, Order, form_of, let_in, order
+from engine.http.answer import Answer
+from engine.http.bodies import read_body
+from engine.http.bridge import Wakeups
+from engine.http.chat import ChatRequest
+from engine.http.errors import busy
+from engine.http.gate import Gate, Served
+from engine.http.settings import HttpLimits
+
+SMALL_BODY = 8192
+"""Bytes that are read on the event loop itself. More would hold up everybody's streams, as would a chat template that loops:
+they go to `_WORKERS`."""
+
+_WORKERS = ThreadPoolExecutor(2, thread_name_prefix="http-body")
+
+
+class Generate:
+    """Answers requests of ``kind``."""
+
+    def __init__(self, kind: type[Asked], gate: Gate, limits: HttpLimits, wakeups: Callable[[], Wakeups]) -> None:
+        self._kind, self._gate, self._limits, self._wakeups = kind, gate, limits, wakeups
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._gate.enter()
+        if self._gate.active >= self._limits.requests:
+            raise busy(f"{self._gate.active} requests are being answered, and {self._limits.requests} is the most")
+        self._gate.active += 1
+        try:
+            await self._answer(scope, receive, send)
+        finally:
+            self._gate.active -= 1
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        body = await read_body(request, self._limits)
+        ordered = await self._order(body, self._gate.enter())
+        served = self._gate.enter()  # reading it took its time
+        name = ordered.asked.request_id or request.headers.get("x-request-id") or None
+        outputs = let_in(ordered, served, self._limits, name, self._wakeups())
+        form, name = form_of(ordered, served, outputs, int(time.time()))
+        await Answer(ordered, served, outputs, form, name, self._limits.request_seconds)(scope, receive, send)
+
+    async def _order(self, body: bytes, served: Served) -> Order:
+        if len(body) <= SMALL_BODY and self._kind is not ChatRequest:
+            return order(self._kind, body, served, self._limits)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(_WORKERS, order, self._kind, body, served, self._limits)

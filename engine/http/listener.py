@@ -1,0 +1,103 @@
+"""The HTTP server's own thread: it listens before the model is loaded, so that whoever asks is told to wait."""
+
+import asyncio
+import contextlib
+import logging
+import resource
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+import uvicorn
+
+from engine.http.app import application
+from engine.http.connection import connection_class
+from engine.http.drain import Drain
+from engine.http.gate import Gate, Served, short_name
+from engine.http.settings import HttpConfig
+from engine.serving.server import Server
+
+SPARE_FILES = 128
+"""Files of the process that connections leave to the engine."""
+
+
+class HttpServer:
+    """Listens from the beginning; answers from `start` to `stop`. ``gate`` is opened by whoever has an engine."""
+
+    def __init__(self, config: HttpConfig, fault: Callable[[str], None]) -> None:
+        """Raises OSError, in a sentence, where the place cannot be had."""
+        self.gate = Gate()
+        self._socket = _listen(config)
+        self.host, self.port = self._socket.getsockname()[:2]
+        limits = replace(config.limits, connections=max(1, min(config.limits.connections, _files() - SPARE_FILES)))
+        logging.getLogger("uvicorn").addHandler(logging.NullHandler())
+        logging.getLogger("uvicorn").propagate = False
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                application(self.gate, config, fault),
+                http=connection_class(limits),
+                ws="none",
+                loop="asyncio",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_keep_alive=max(1, round(limits.idle_seconds)),
+                timeout_graceful_shutdown=1,
+            )
+        )
+        self._thread = threading.Thread(target=self._run, name="http", daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://[{self.host}]:{self.port}" if ":" in self.host else f"http://{self.host}:{self.port}"
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def serve(self, server: Server, model: str) -> None:
+        """From now on requests go to ``server``; ``model``: what its model was asked for as."""
+        if server.tokenizer is None:
+            raise ValueError("an engine without a tokenizer cannot be asked over HTTP")
+        names = dict.fromkeys((short_name(model), server.publisher.hello.model.name))
+        self.gate.served = Served(server, server.tokenizer, tuple(names), server.engine.scheduler.max_model_len)
+
+    def drain(self, seconds: float) -> Drain:
+        """For a stop in order, which has not begun."""
+        return Drain(self.gate, seconds)
+
+    def stop(self, seconds: float = 1.0) -> None:
+        """Answers that have ended are sent to their end, for so long. Safe to repeat."""
+        self._server.should_exit = True
+        if self._thread.is_alive():
+            self._thread.join(seconds)
+        self._server.force_exit = True
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+    def _run(self) -> None:
+        asyncio.run(self._server.serve(sockets=[self._socket]))
+
+
+def _listen(config: HttpConfig) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, place = found[0]
+        listening = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise OSError(f"no HTTP at {config.host}:{config.port}: {error.strerror}") from None
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(place)
+        listening.listen(512)
+    except OSError as error:
+        listening.close()
+        raise OSError(f"no HTTP at {config.host}:{config.port}: {error.strerror}") from None
+    return listening
+
+
+def _files() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1 << 20 if soft == resource.RLIM_INFINITY else soft
