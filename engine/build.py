@@ -15,8 +15,8 @@ from engine.kv_storage import KVStorage
 from engine.memory.pool import BlockPool
 from engine.memory.window import describe_windows, parse_windows
 from engine.model.attention import TRITON_READS, AttentionBackend, AttentionError, attention_backend
+from engine.model.errors import ModelError
 from engine.model.fetch import FetchError, Progress, cache_folder, ensure_model
-from engine.model.gguf import GgufError
 from engine.model.kv_cache import KVCache, KVCacheError, kv_bytes_per_token
 from engine.model.load import SMOLLM2_SHAPE, LoadedModel, load_model, random_model, with_windows
 from engine.model.paged_tensor import KV_DTYPES, kv_dtype
@@ -292,7 +292,7 @@ def _model(
         notice = f"random weights, because the model could not be fetched: {error}"[:500]
         say(notice)
         return random_model(SMOLLM2_SHAPE, seed=config.seed, device=device), notice
-    except GgufError as error:
+    except ModelError as error:
         raise BuildError(str(error), "give smollm2, random, or the path of a GGUF file") from None
 
 

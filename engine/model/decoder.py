@@ -1,99 +1,28 @@
-"""A Llama-family decoder over a paged KV cache: RMS norms, rotary positions, grouped heads, gated feed-forward.
+"""A decoder over a paged KV cache: RMS norms, rotary positions, grouped heads, gated feed-forward.
 
 Architecture: Touvron et al., "LLaMA" (2023); grouped heads: Ainslie et al. (2023); rotary positions in the rotate-half
-form: Su et al. (2021).
+form: Su et al. (2021). What only some families have (biases, norms of heads and behind, caps, scales, rotary bases by
+layer) is in the configuration and weights, None where it is not.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from engine.memory.groups import KVGroups
-from engine.memory.window import Windows
 from engine.model.attention.base import AttentionBackend, BatchLayout
+from engine.model.config import Activation, ModelConfig
 from engine.model.kv_cache import KVCache
+from engine.model.rotary import RotaryTables
+from engine.model.weights import Layer, Weights
 
-
-@dataclass(frozen=True, slots=True)
-class ModelConfig:
-    """What a model is, apart from its weights. Sizes are counts of elements; ``context`` counts tokens."""
-
-    name: str
-    layers: int
-    hidden: int
-    feed_forward: int
-    query_heads: int
-    kv_heads: int
-    head_size: int
-    vocab: int
-    context: int
-    rope_base: float = 10_000.0
-    norm_epsilon: float = 1e-5
-    windows: Windows = ()
-    """Tokens that each layer sees, None for all; empty when all layers see all."""
-
-    eos_ids: frozenset[int] = frozenset()
-    revision: str | None = None
-    """First 12 hex digits of the file's SHA-256; None for random weights."""
-
-    stored_as: str | None = None
-    """Quantisation of the file; the weights in memory have the decoder's dtype."""
-
-    random_weights: bool = False
-
-    def __post_init__(self) -> None:
-        for field in ("layers", "hidden", "feed_forward", "query_heads", "kv_heads", "head_size", "vocab", "context"):
-            if getattr(self, field) < 1:
-                raise ValueError(f"model {self.name}: {field} is {getattr(self, field)}, must be at least 1")
-        if self.query_heads % self.kv_heads:
-            raise ValueError(
-                f"model {self.name}: {self.query_heads} query heads do not divide among {self.kv_heads} KV heads"
-            )
-        if self.head_size % 2:
-            raise ValueError(f"model {self.name}: head size {self.head_size} is odd; rotary positions need pairs")
-
-        if self.windows and len(self.windows) != self.layers:
-            raise ValueError(f"model {self.name}: {len(self.windows)} windows for {self.layers} layers")
-        if any(window is not None and window < 1 for window in self.windows):
-            raise ValueError(f"model {self.name}: a window of {min(w for w in self.windows if w is not None)} tokens")
-
-    def window(self, layer: int) -> int | None:
-        """Tokens that a layer sees, None for all."""
-        return self.windows[layer] if self.windows else None
-
-    @property
-    def group(self) -> int:
-        """Query heads that share a KV head."""
-        return self.query_heads // self.kv_heads
-
-
-@dataclass(slots=True)
-class Layer:
-    """Weights of one layer, ``[outputs, inputs]``; projections of the same input are joined into one matrix."""
-
-    attention_norm: Tensor
-    qkv: Tensor
-    """Rows: query heads, then key heads, then value heads."""
-
-    attention_out: Tensor
-    feed_forward_norm: Tensor
-    gate_up: Tensor
-    """Rows: gate, then up."""
-
-    down: Tensor
-
-
-@dataclass(slots=True)
-class Weights:
-    """All weights. ``head`` is the same tensor as ``embedding`` where they are tied."""
-
-    embedding: Tensor
-    layers: list[Layer]
-    final_norm: Tensor
-    head: Tensor
+_ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "silu": F.silu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+}
 
 
 class Decoder:
@@ -106,30 +35,19 @@ class Decoder:
         self._slots = self.groups.slots
         self.device = weights.embedding.device
         self.dtype = weights.embedding.dtype
-        self.rotary = self._rotary_tables()
-        """Cosines and signed sines, ``[context, 1, head_size]``: rotated = x * cos + roll(x, head_size / 2) * sin."""
+        self._ropes = [config.rope_of(layer) for layer in range(config.layers)]
+        self._rotary = {
+            rope: RotaryTables(rope, config.head_size, config.context, self.device, self.dtype)
+            for rope in dict.fromkeys(self._ropes)
+        }
+        self._activate = _ACTIVATIONS[config.activation]
+        self._embedding_scale = float(torch.tensor(config.embedding_scale, dtype=self.dtype))
+        """Rounded as the models were trained with it."""
 
     @property
     def parameters(self) -> int:
         """Number of weights; tied ones count once."""
-        tensors = [self.weights.embedding, self.weights.final_norm]
-        if self.weights.head is not self.weights.embedding:
-            tensors.append(self.weights.head)
-        for layer in self.weights.layers:
-            tensors += [layer.attention_norm, layer.qkv, layer.attention_out]
-            tensors += [layer.feed_forward_norm, layer.gate_up, layer.down]
-        return sum(tensor.numel() for tensor in tensors)
-
-    def _rotary_tables(self) -> tuple[Tensor, Tensor]:
-        half = self.config.head_size // 2
-        frequencies = self.config.rope_base ** (-torch.arange(half, dtype=torch.float64) / half)
-        angles = torch.arange(self.config.context, dtype=torch.float64)[:, None] * frequencies
-        cosines = torch.cat([angles.cos(), angles.cos()], dim=-1)
-        sines = torch.cat([-angles.sin(), angles.sin()], dim=-1)
-        return (
-            cosines[:, None].to(device=self.device, dtype=self.dtype),
-            sines[:, None].to(device=self.device, dtype=self.dtype),
-        )
+        return sum(tensor.numel() for tensor in self.weights.tensors())
 
     @torch.inference_mode()
     def forward(
@@ -143,16 +61,23 @@ class Decoder:
         config, weights = self.config, self.weights
         heads, kv_heads, size = config.query_heads, config.kv_heads, config.head_size
         layout = layouts[0]
-        attends = [attention.prepare(each, self.dtype) for each in layouts]
-        cosines = self.rotary[0].index_select(0, layout.positions)
-        sines = self.rotary[1].index_select(0, layout.positions)
+        attends = [
+            attention.prepare(each, self.dtype, config.attention_scale, config.attention_cap) for each in layouts
+        ]
+        rotary = {rope: tables.at(layout.positions, layout.reach) for rope, tables in self._rotary.items()}
         x = weights.embedding.index_select(0, token_ids)
+        if self._embedding_scale != 1.0:
+            x = x * self._embedding_scale
         rows = x.shape[0]
         last = len(weights.layers) - 1
         for number, layer in enumerate(weights.layers):
-            qkv = F.linear(self._norm(x, layer.attention_norm), layer.qkv).view(rows, heads + 2 * kv_heads, size)
-            rotated = qkv[:, : heads + kv_heads]
-            rotated = torch.addcmul(rotated * cosines, rotated.roll(size // 2, dims=-1), sines)
+            qkv = F.linear(self._norm(x, layer.attention_norm), layer.qkv, layer.qkv_bias)
+            qkv = qkv.view(rows, heads + 2 * kv_heads, size)
+            turning = qkv[:, : heads + kv_heads]
+            if layer.qk_norm is not None:
+                turning = F.rms_norm(turning, (size,), None, config.norm_epsilon) * layer.qk_norm
+            cosines, sines = rotary[self._ropes[number]]
+            rotated = torch.addcmul(turning * cosines, turning.roll(size // 2, dims=-1), sines)
             group, slot = self._slots[number]
             keys, values = cache.layer(slot)
             keys.write(layouts[group].slots, rotated[:, heads:])
@@ -163,10 +88,23 @@ class Decoder:
                 mixed, x = mixed.index_select(0, layout.sample_rows), x.index_select(0, layout.sample_rows)
                 if not x.shape[0]:
                     return x.new_empty((0, config.vocab))
-            x = x + F.linear(mixed, layer.attention_out)
-            gate, up = F.linear(self._norm(x, layer.feed_forward_norm), layer.gate_up).chunk(2, dim=-1)
-            x = x + F.linear(F.silu(gate) * up, layer.down)
-        return F.linear(self._norm(x, weights.final_norm), weights.head)
+            mixed = F.linear(mixed, layer.attention_out, layer.attention_out_bias)
+            x = x + self._post(mixed, layer.post_attention_norm)
+            x = x + self._post(self._feed_forward(x, layer), layer.post_feed_forward_norm)
+        return capped(F.linear(self._norm(x, weights.final_norm), weights.head), config.logit_cap)
+
+    def _feed_forward(self, x: Tensor, layer: Layer) -> Tensor:
+        joined = F.linear(self._norm(x, layer.feed_forward_norm), layer.gate_up, layer.gate_up_bias)
+        gate, up = joined.chunk(2, dim=-1)
+        return F.linear(self._activate(gate) * up, layer.down, layer.down_bias)
+
+    def _post(self, x: Tensor, weight: Tensor | None) -> Tensor:
+        return x if weight is None else self._norm(x, weight)
 
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
         return F.rms_norm(x, (self.config.hidden,), weight, self.config.norm_epsilon)
+
+
+def capped(x: Tensor, cap: float | None) -> Tensor:
+    """``cap * tanh(x / cap)``, which is near ``x`` where that is small."""
+    return x if cap is None else torch.tanh(x / cap) * cap

@@ -1,22 +1,29 @@
-"""A model with its tokenizer: from a GGUF file, or of random weights."""
+"""A model with its tokenizer: from a file or folder, or of random weights."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from engine.memory.window import Windows
-from engine.model.decoder import Decoder, Layer, ModelConfig, Weights
+from engine.model.config import ModelConfig
+from engine.model.decoder import Decoder
+from engine.model.errors import ModelError
 from engine.model.families import FAMILIES
-from engine.model.family import ModelFamily
-from engine.model.gguf import GgufError, read_gguf
-from engine.model.llama import LLAMA
-from engine.model.placer import Placer
+from engine.model.families.base import Description, ModelFamily
+from engine.model.families.gguf_settings import HARMLESS as HARMLESS_IN_GGUF
+from engine.model.families.gguf_settings import ROPE_FACTORS
+from engine.model.families.llama import LLAMA
+from engine.model.files.assembly import assemble
+from engine.model.files.base import ModelFiles
+from engine.model.files.fields import Fields
+from engine.model.files.gguf import read_gguf
+from engine.model.files.placer import Placer
+from engine.model.rope import Rope
 from engine.model.tokenizer import BpeTokenizer, ByteTokenizer, TextTokenizer, TokenizerError
+from engine.model.weights import Layer, Weights
 
 TINY = ModelConfig(
     name="random",
@@ -42,7 +49,7 @@ SMOLLM2_SHAPE = ModelConfig(
     head_size=64,
     vocab=49_152,
     context=8192,
-    rope_base=100_000.0,
+    rope=Rope(100_000.0),
     random_weights=True,
 )
 """Stands in for the demo's model where that cannot be had: the text is noise, time and memory are the real ones."""
@@ -77,45 +84,77 @@ def default_dtype(device: str) -> torch.dtype:
 def load_model(path: Path, device: str = "cpu", dtype: torch.dtype | None = None) -> LoadedModel:
     """Read a GGUF file of one of the `FAMILIES`. ``dtype``: `default_dtype` of the device unless given.
 
-    Raises `engine.model.gguf.GgufError` when the file is unreadable or of another architecture.
+    Raises `engine.model.errors.ModelError` when the file is unreadable or asks for what is not built in.
     """
+    return _from_gguf(path, device, dtype or default_dtype(device))
+
+
+def _from_gguf(path: Path, device: str, dtype: torch.dtype) -> LoadedModel:
     file = read_gguf(path)
     try:
         tokenizer = BpeTokenizer(file.fields)
     except TokenizerError as error:
-        raise GgufError(f"{path}: {error}") from None
-    family = _family(file.fields, path)
-    config = replace(
-        config_from_fields(family, file.fields, path),
-        eos_ids=tokenizer.eos_ids,
+        raise ModelError(f"{path}: {error}") from None
+    called = str(file.fields.get("general.architecture"))
+    prefix = called + "."
+    files = ModelFiles(
+        path=path,
+        name=path.stem,
+        called=called,
+        fields=Fields(
+            path,
+            {name.removeprefix(prefix): value for name, value in file.fields.items() if name.startswith(prefix)},
+            prefix,
+        ),
+        vocab=len(file.fields["tokenizer.ggml.tokens"]),
+        tensors=file.tensors,
         revision=file.sha256[:12],
         stored_as=file.stored_as,
     )
-    place = Placer(path, file.tensors, device, dtype or default_dtype(device))
-    weights = family.weights(config, place)
-    if place.tensors:
-        raise GgufError(f"{path}: tensor {min(place.tensors)} is unknown to this decoder; it would be ignored")
+    family, description = _family(files, "gguf")
+    return _assembled(files, family, description, tokenizer, HARMLESS_IN_GGUF, device, dtype)
+
+
+def _assembled(
+    files: ModelFiles,
+    family: ModelFamily,
+    description: Description,
+    tokenizer: TextTokenizer,
+    harmless: tuple[str, ...] | frozenset[str],
+    device: str,
+    dtype: torch.dtype,
+) -> LoadedModel:
+    try:
+        config = replace(
+            description.config(files),
+            eos_ids=tokenizer.eos_ids,
+            revision=files.revision,
+            stored_as=files.stored_as,
+        )
+    except ModelError:
+        raise
+    except ValueError as error:
+        raise ModelError(f"{files.path}: {error}") from None
+    files.fields.refuse_unread(harmless)
+    place = Placer(files.path, files.tensors, device, dtype)
+    place.left.discard(ROPE_FACTORS)
+    weights = assemble(config, place, description.names)
+    if place.left:
+        raise ModelError(f"{files.path}: tensor {min(place.left)} is unknown to this decoder; it would be ignored")
     return LoadedModel(config, family.decoder(config, weights), tokenizer, family)
 
 
-def config_from_fields(family: ModelFamily, fields: Mapping[str, Any], path: Path) -> ModelConfig:
-    """The configuration in a file's metadata. Raises `GgufError` for what this decoder does not compute."""
-    try:
-        return family.config(fields, path)
-    except GgufError:
-        raise
-    except KeyError as error:
-        raise GgufError(f"{path}: its metadata lacks {error.args[0]}") from None
-    except (ValueError, TypeError, ZeroDivisionError) as error:
-        raise GgufError(f"{path}: {error}") from None
-
-
-def _family(fields: Mapping[str, Any], path: Path) -> ModelFamily:
-    kind = fields.get("general.architecture")
-    if kind not in FAMILIES:
-        verb = "is" if len(FAMILIES) == 1 else "are"
-        raise GgufError(f"{path}: architecture {kind!r} is not built in; {', '.join(map(repr, FAMILIES))} {verb}")
-    return FAMILIES[kind]
+def _family(files: ModelFiles, form: str) -> tuple[ModelFamily, Description]:
+    """``form``: gguf or hf."""
+    described = {
+        description.called: (family, description)
+        for family in FAMILIES.values()
+        if (description := getattr(family, form)) is not None
+    }
+    if files.called not in described:
+        known = ", ".join(map(repr, described))
+        raise ModelError(f"{files.path}: architecture {files.called!r} is not built in; {known} are")
+    return described[files.called]
 
 
 def random_model(

@@ -16,7 +16,7 @@ def dense_logits(model: LoadedModel, sequences: Sequence[Sequence[int]]) -> Tens
     config, weights = model.config, model.decoder.weights
     rows, length, size, half = len(sequences), len(sequences[0]), config.head_size, config.head_size // 2
     dtype = weights.embedding.dtype
-    angles = torch.arange(length).double()[:, None] * config.rope_base ** (-torch.arange(half).double() / half)
+    angles = torch.arange(length).double()[:, None] * config.rope.base ** (-torch.arange(half).double() / half)
     cosines, sines = (part[:, None].to(dtype) for part in (angles.cos(), angles.sin()))
     later = torch.ones(length, length, dtype=torch.bool).triu(1)
 

@@ -58,7 +58,7 @@ def write(
     if window:
         writer.add_sliding_window(window)
     if rope_scaling:
-        writer.add_string("llama.rope.scaling.type", "yarn")
+        writer.add_string("llama.rope.scaling.type", "longrope")
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("smollm")
     writer.add_token_list(VOCABULARY)

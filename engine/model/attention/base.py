@@ -43,13 +43,14 @@ class BatchLayout:
     """The rows of one flat batch over the blocks of one KV group. ``order[i]`` is the item whose rows come i-th: decode
     rows first, then prefill.
 
-    ``positions``, ``slots``: int64 ``[rows]``, place in the sequence and in the flattened cache. ``sample_rows``:
-    int64, the rows of each item whose logits are wanted, in the order of the *items*.
+    ``positions``, ``slots``: int64 ``[rows]``, place in the sequence and in the flattened cache. ``reach``: all positions
+    lie below it. ``sample_rows``: int64, the rows of each item whose logits are wanted, in the order of the *items*.
     """
 
     order: list[int]
     block_size: int
     positions: Tensor
+    reach: int
     slots: Tensor
     sample_rows: Tensor
     decode: DecodeRows | None
@@ -71,8 +72,11 @@ class AttentionBackend(Protocol):
 
     name: str
 
-    def prepare(self, layout: BatchLayout, dtype: torch.dtype) -> BatchAttention:
-        """``dtype`` is that of the queries; keys and values are read as it, whatever the cache stores."""
+    def prepare(
+        self, layout: BatchLayout, dtype: torch.dtype, scale: float | None = None, cap: float | None = None
+    ) -> BatchAttention:
+        """``dtype`` is that of the queries; keys and values are read as it, whatever the cache stores. ``scale``: factor on
+        the scores, one by the square root of the head's size unless given. ``cap``: they become ``cap * tanh(score / cap)``."""
         ...
 
 
@@ -121,6 +125,7 @@ def lay_out(
         order=order,
         block_size=block_size,
         positions=torch.from_numpy(positions).to(device),
+        reach=int(positions.max()) + 1,
         slots=torch.from_numpy(slots).to(device),
         sample_rows=torch.tensor(
             [first_rows[i] + position - item.start for i, item in enumerate(items) for position in item.rows],

@@ -39,21 +39,27 @@ class TorchAttention:
 
     name = "torch"
 
-    def prepare(self, layout: BatchLayout, dtype: torch.dtype) -> BatchAttention:
-        return _TorchBatch(layout, dtype)
+    def prepare(
+        self, layout: BatchLayout, dtype: torch.dtype, scale: float | None = None, cap: float | None = None
+    ) -> BatchAttention:
+        return _TorchBatch(layout, dtype, scale, cap)
 
 
 class _TorchBatch:
-    def __init__(self, layout: BatchLayout, dtype: torch.dtype) -> None:
+    def __init__(self, layout: BatchLayout, dtype: torch.dtype, scale: float | None, cap: float | None) -> None:
         self._layout = layout
         self._dtype = dtype
+        self._scale, self._cap = scale, cap
         self._buckets: dict[int | None, list[Bucket]] = {}
         """By window; the layers that share one share its masks."""
 
     def __call__(self, query: Tensor, keys: PagedTensor, values: PagedTensor, window: int | None = None) -> Tensor:
         if window not in self._buckets:
             self._buckets[window] = self._cut(window)
-        parts = [attend_bucket(bucket, query[bucket.rows], keys, values) for bucket in self._buckets[window]]
+        parts = [
+            attend_bucket(bucket, query[bucket.rows], keys, values, self._scale, self._cap)
+            for bucket in self._buckets[window]
+        ]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def _cut(self, window: int | None) -> list[Bucket]:
@@ -62,7 +68,14 @@ class _TorchBatch:
         return buckets + prefill_buckets(layout, self._dtype, window)
 
 
-def attend_bucket(bucket: Bucket, query: Tensor, keys: PagedTensor, values: PagedTensor) -> Tensor:
+def attend_bucket(
+    bucket: Bucket,
+    query: Tensor,
+    keys: PagedTensor,
+    values: PagedTensor,
+    scale: float | None = None,
+    cap: float | None = None,
+) -> Tensor:
     """``query``: ``[sequences * queries, query_heads, head_size]``, and so is the result."""
     rows, heads, size = query.shape
     kv_heads = keys.content.shape[2]
@@ -72,10 +85,24 @@ def attend_bucket(bucket: Bucket, query: Tensor, keys: PagedTensor, values: Page
         for side in (keys, values)
     )
     asked = query.view(bucket.sequences, rows // bucket.sequences, heads, size).transpose(1, 2)
-    mixed = F.scaled_dot_product_attention(
-        asked, key.transpose(1, 2), value.transpose(1, 2), attn_mask=bucket.mask, enable_gqa=heads != kv_heads
-    )
+    key, value = key.transpose(1, 2), value.transpose(1, 2)
+    if cap is None:
+        mixed = F.scaled_dot_product_attention(
+            asked, key, value, attn_mask=bucket.mask, scale=scale, enable_gqa=heads != kv_heads
+        )
+    else:
+        mixed = _attend_capped(asked, key, value, bucket.mask, size**-0.5 if scale is None else scale, cap)
     return mixed.transpose(1, 2).reshape(rows, heads, size)
+
+
+def _attend_capped(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scale: float, cap: float) -> Tensor:
+    """Torch's own kernels have no cap. ``[sequences, heads, tokens, head_size]`` each; sums are float32."""
+    sequences, heads, queries, size = query.shape
+    kv_heads = key.shape[1]
+    grouped = query.reshape(sequences, kv_heads, -1, size)
+    scores = (grouped @ key.transpose(2, 3)).view(sequences, heads, queries, -1).float() * scale
+    weights = (torch.tanh(scores / cap) * cap + mask).softmax(dim=-1).to(query.dtype)
+    return (weights.view(sequences, kv_heads, grouped.shape[2], -1) @ value).view(sequences, heads, queries, size)
 
 
 def decode_buckets(decode: DecodeRows, block_size: int, dtype: torch.dtype, window: int | None = None) -> list[Bucket]:

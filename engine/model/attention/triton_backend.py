@@ -22,12 +22,14 @@ class TritonAttention:
                 f"attention backend triton needs a GPU, not {device}; use torch, or set TRITON_INTERPRET=1 (slow)"
             )
 
-    def prepare(self, layout: BatchLayout, dtype: torch.dtype) -> BatchAttention:
-        return _TritonBatch(layout, dtype)
+    def prepare(
+        self, layout: BatchLayout, dtype: torch.dtype, scale: float | None = None, cap: float | None = None
+    ) -> BatchAttention:
+        return _TritonBatch(layout, dtype, scale, cap)
 
 
 class _TritonBatch:
-    def __init__(self, layout: BatchLayout, dtype: torch.dtype) -> None:
+    def __init__(self, layout: BatchLayout, dtype: torch.dtype, scale: float | None, cap: float | None) -> None:
         self._decode: DecodeRows | None = layout.decode
         self._decode_rows = len(layout.decode.lengths) if layout.decode else 0
         self._lengths = torch.tensor(
@@ -35,6 +37,7 @@ class _TritonBatch:
         )
         self._layout = layout
         self._dtype = dtype
+        self._scale, self._cap = scale, cap
         self._spans: dict[int | None, list[Bucket]] = {}
         """By window; the layers that share one share its masks."""
 
@@ -44,7 +47,19 @@ class _TritonBatch:
         parts = []
         if self._decode is not None:
             rows = query[: self._decode_rows]
-            tables = self._decode.tables
-            parts.append(paged_decode(rows, keys.content, values.content, tables, self._lengths, window))
-        parts += [attend_bucket(span, query[span.rows], keys, values) for span in self._spans[window]]
+            parts.append(
+                paged_decode(
+                    rows,
+                    keys.content,
+                    values.content,
+                    self._decode.tables,
+                    self._lengths,
+                    window,
+                    scale=self._scale,
+                    cap=self._cap,
+                )
+            )
+        parts += [
+            attend_bucket(span, query[span.rows], keys, values, self._scale, self._cap) for span in self._spans[window]
+        ]
         return parts[0] if len(parts) == 1 else torch.cat(parts)

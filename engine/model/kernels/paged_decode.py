@@ -28,6 +28,7 @@ def paged_decode_kernel(  # type: ignore[no-untyped-def]
     table_ptr,
     length_ptr,
     scale,
+    cap,
     window,
     out_row_stride,
     out_head_stride,
@@ -43,6 +44,7 @@ def paged_decode_kernel(  # type: ignore[no-untyped-def]
     HEAD_SIZE: tl.constexpr,
     HEAD_PADDED: tl.constexpr,
     TILE: tl.constexpr,
+    CAPPED: tl.constexpr,
 ):
     """Grid ``(sequences, kv_heads)``. The last dimension of every tensor is contiguous."""
     sequence = tl.program_id(0)
@@ -72,6 +74,9 @@ def paged_decode_kernel(  # type: ignore[no-untyped-def]
         key = tl.load(key_ptr + offset[None, :] + element[:, None], mask=in_head[:, None] & seen[None, :], other=0.0)
         key = key.to(query.dtype)
         score = tl.dot(query, key, input_precision="ieee") * scale
+        if CAPPED:
+            # tanh by the sigmoid, which stays finite whatever the score is.
+            score = cap * (2.0 * tl.sigmoid(2.0 * score / cap) - 1.0)
         score = tl.where(seen[None, :], score, float("-inf"))
         new_highest = tl.maximum(highest, tl.max(score, axis=1))
         shrink = tl.exp(highest - new_highest)
@@ -92,14 +97,23 @@ def paged_decode_kernel(  # type: ignore[no-untyped-def]
 
 
 def paged_decode(
-    query: Tensor, keys: Tensor, values: Tensor, tables: Tensor, lengths: Tensor, window: int | None = None
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    tables: Tensor,
+    lengths: Tensor,
+    window: int | None = None,
+    *,
+    scale: float | None = None,
+    cap: float | None = None,
 ) -> Tensor:
     """Attention of one token a sequence.
 
     ``query``: ``[sequences, query_heads, head_size]``. ``keys``, ``values``: ``[blocks, block_size, kv_heads,
     head_size]`` with equal strides, of a float type of 16 or 32 bits, converted to the query's as they are read.
     ``tables``: int32 ``[sequences, most blocks]``. ``lengths``: int32 ``[sequences]``, tokens of each, at least 1.
-    ``window``: of these the last so many are seen, None for all. Returns the query's shape and dtype; sums are float32.
+    ``window``: of these the last so many are seen, None for all. ``scale``: factor on the scores, one by the square root
+    of the head's size unless given; ``cap``: they become ``cap * tanh(score / cap)``. Returns the query's shape and dtype; sums are float32.
     """
     sequences, query_heads, head_size = query.shape
     block_size, kv_heads = keys.shape[1], keys.shape[2]
@@ -112,7 +126,8 @@ def paged_decode(
         values,
         tables,
         lengths,
-        head_size**-0.5,
+        head_size**-0.5 if scale is None else scale,
+        1.0 if cap is None else cap,
         NO_WINDOW if window is None else window,
         out.stride(0),
         out.stride(1),
@@ -128,5 +143,6 @@ def paged_decode(
         HEAD_SIZE=head_size,
         HEAD_PADDED=max(MIN_GROUP, triton.next_power_of_2(head_size)),
         TILE=TILE,
+        CAPPED=cap is not None,
     )
     return out

@@ -87,7 +87,7 @@ def _reference_logits(model: LoadedModel, tokens: list[int]) -> Tensor:
     config, weights = model.config, model.decoder.weights
     kv, group, size = config.kv_heads, config.group, config.head_size
     half = size // 2
-    angles = torch.arange(len(tokens)).double()[:, None] * config.rope_base ** (-torch.arange(half).double() / half)
+    angles = torch.arange(len(tokens)).double()[:, None] * config.rope.base ** (-torch.arange(half).double() / half)
 
     def norm(x: Tensor, weight: Tensor) -> Tensor:
         return x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + config.norm_epsilon) * weight.double()

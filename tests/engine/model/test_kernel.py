@@ -59,8 +59,9 @@ def test_the_whole_model_says_the_same_with_either_backend(interpreted: dict[str
 @pytest.mark.parametrize("capability", [80, 90])
 @pytest.mark.parametrize(("dtype", "head_size", "group"), [("bf16", 64, 3), ("fp16", 128, 4), ("fp32", 64, 3)])
 @pytest.mark.parametrize("narrow_cache", [False, True], ids=["cache as queries", "cache of bf16"])
+@pytest.mark.parametrize("capped", [False, True], ids=["as they are", "capped"])
 def test_the_kernel_compiles_ahead_of_time(
-    capability: int, dtype: str, head_size: int, group: int, narrow_cache: bool
+    capability: int, dtype: str, head_size: int, group: int, narrow_cache: bool, capped: bool
 ) -> None:
     import triton
     from triton.backends.compiler import GPUTarget
@@ -75,13 +76,14 @@ def test_the_kernel_compiles_ahead_of_time(
         "HEAD_SIZE": head_size,
         "HEAD_PADDED": head_size,
         "TILE": TILE,
+        "CAPPED": capped,
     }
     names: list[str] = paged_decode_kernel.arg_names
     signature = dict.fromkeys(names, "i32")
     signature |= dict.fromkeys(("out_ptr", "query_ptr", "key_ptr", "value_ptr"), f"*{dtype}")
     if narrow_cache:
         signature |= dict.fromkeys(("key_ptr", "value_ptr"), "*bf16")
-    signature |= {"table_ptr": "*i32", "length_ptr": "*i32", "scale": "fp32"}
+    signature |= {"table_ptr": "*i32", "length_ptr": "*i32", "scale": "fp32", "cap": "fp32"}
     signature |= dict.fromkeys(constants, "constexpr")
     source = ASTSource(
         fn=paged_decode_kernel,

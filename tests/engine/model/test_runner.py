@@ -1,10 +1,9 @@
 """The runner on random weights: what a request says must not depend on how it is batched, cut or placed."""
 
-import numpy as np
 import pytest
 import torch
 
-from engine.model.decoder import ModelConfig
+from engine.model.config import ModelConfig
 from engine.model.kv_cache import KVCache, KVCacheError, kv_bytes_per_token
 from engine.model.load import LoadedModel, random_model
 from engine.model.paged_tensor import KV_DTYPES
@@ -230,19 +229,3 @@ def test_the_forward_pass_takes_no_memory_of_the_pools_size(model: LoadedModel) 
     small = peak(4)
     assert small > 0
     assert peak(2000) == small
-
-
-def test_rotary_positions_are_relative(model: LoadedModel) -> None:
-    """Scores depend on the distance of two positions, not on where they are: the tables are cosines and sines."""
-    cosines, sines = (table[:, 0].double().numpy() for table in model.decoder.rotary)
-    half = model.config.head_size // 2
-    np.testing.assert_allclose(cosines**2 + sines**2, 1, atol=1e-6)
-    query, key = np.random.default_rng(0).standard_normal((2, model.config.head_size))
-
-    def rotated(vector: np.ndarray, position: int) -> np.ndarray:
-        return vector * cosines[position] + np.roll(vector, half) * sines[position]
-
-    near = rotated(query, 17) @ rotated(key, 5)
-    far = rotated(query, 3017) @ rotated(key, 3005)
-    assert near == pytest.approx(far, abs=1e-4)
-    assert near != pytest.approx(rotated(query, 18) @ rotated(key, 5), abs=1e-4)

@@ -1,0 +1,1 @@
+"""What models are stored in: GGUF files, and folders as Hugging Face writes them."""
