@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from engine.requests.logprobs import TokenLogprob
 from engine.requests.request import Request
 
 
@@ -89,6 +90,8 @@ class StepOutput:
     failures: dict[int, str] = field(default_factory=dict)
     proposed: Mapping[int, Sequence[int]] = field(default_factory=dict)
     """By num of the request, tokens that are expected to follow those that it has with these."""
+    logprobs: Mapping[int, TokenLogprob] = field(default_factory=dict)
+    """By place in ``tokens``, of those whose requests asked for them."""
 
 
 class DeviceLost(RuntimeError):

@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import fsum
 
 from engine.requests.beam import Beam
+from engine.requests.logprobs import TokenLogprob
 from engine.requests.output_text import OutputText
 from engine.requests.retention import Retention
 from engine.requests.sampling import Sampling
@@ -120,8 +122,12 @@ class Request:
 
     times: PhaseTimes = field(init=False)
 
+    logprobs: list[TokenLogprob] | None = field(init=False)
+    """Of its output tokens, one each; None where it asked for none."""
+
     def __post_init__(self) -> None:
         self.times = PhaseTimes(since=self.arrival)
+        self.logprobs = None if self.sampling.logprobs is None else []
 
     @property
     def held(self) -> list[int]:
@@ -131,6 +137,11 @@ class Request:
     @property
     def output_tokens(self) -> int:
         return len(self.token_ids) - self.prompt_tokens
+
+    @property
+    def log_probability(self) -> float | None:
+        """Of its output, by the model (nats); None where nobody asked for it. Without a token of it, 0."""
+        return self.score if self.logprobs is None else fsum(each.logprob for each in self.logprobs)
 
     @property
     def total_limit(self) -> int:

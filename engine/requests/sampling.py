@@ -1,7 +1,7 @@
 """How the tokens of an output are chosen, as its client asked for it."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from engine.requests.fields import MAX_TOKEN_ID, real, shown, whole
 
@@ -43,6 +43,9 @@ class Sampling:
     logprobs: int | None = None
     min_tokens: int = 0
 
+    adjusts: bool = field(init=False, repr=False, compare=False)
+    """Whether the logits are changed before a token is chosen; most are not, and it is asked for each token."""
+
     def __post_init__(self) -> None:
         self._between("temperature", 0.0, 100.0)
         self._between("top_p", 0.0, 1.0, open_below=True)
@@ -57,6 +60,7 @@ class Sampling:
         if self.logprobs is not None:
             self._become("logprobs", whole("logprobs", self.logprobs, 0, MAX_LOGPROBS))
         self._become("min_tokens", whole("min_tokens", self.min_tokens, 0, MAX_TOKEN_ID))
+        self._become("adjusts", self.penalises or bool(self.logit_bias) or self.min_tokens > 0)
 
     @property
     def penalises(self) -> bool:

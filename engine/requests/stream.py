@@ -9,14 +9,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from engine.requests.logprobs import TokenLogprob
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one output and its prompt; ``cached``: of the prompt, found in the prefix cache at its latest admission."""
+    """Tokens of one output and its prompt; ``cached``: of the prompt, found in the prefix cache at its latest admission.
+    ``log_probability``: of the output (nats), the sum of its tokens', where they were asked for or it is a beam's."""
 
     prompt_tokens: int
     cached_tokens: int
     output_tokens: int
+    log_probability: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,7 @@ class Output:
 
     ``text``: empty where the engine has no tokenizer, and while characters or stop strings are incomplete. The last one of
     an output has ``finish_reason`` (stop, length, abort, error), ``detail`` where that does not say all, and ``usage``.
+    ``logprobs``: one for each of ``token_ids`` where the request asked for them, else none.
     """
 
     index: int
@@ -33,6 +38,7 @@ class Output:
     finish_reason: str | None = None
     detail: str | None = None
     usage: Usage | None = None
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass(slots=True)
@@ -40,6 +46,7 @@ class _Unread:
     """Of one output: what came since it was last read. Adding to it costs the same however much there is."""
 
     token_ids: list[int] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
     text: list[str] = field(default_factory=list)
     finish_reason: str | None = None
     detail: str | None = None
@@ -47,7 +54,7 @@ class _Unread:
 
     def joined(self, index: int) -> Output:
         ids, text = tuple(self.token_ids), "".join(self.text)
-        return Output(index, ids, text, self.finish_reason, self.detail, self.usage)
+        return Output(index, ids, text, self.finish_reason, self.detail, self.usage, tuple(self.logprobs))
 
 
 class OutputStream:
@@ -72,12 +79,13 @@ class OutputStream:
         """Nothing more comes; what came may still be unread."""
         return not self._open
 
-    def put(self, index: int, token_ids: Sequence[int], text: str = "") -> None:
-        """More of an output that has not ended; of one that has, nothing."""
+    def put(self, index: int, token_ids: Sequence[int], text: str = "", logprobs: Sequence[TokenLogprob] = ()) -> None:
+        """More of an output that has not ended; of one that has, nothing. ``logprobs``: of these tokens."""
         with self._news:
             if index in self._open and (token_ids or text):
                 unread = self._unread_of(index)
                 unread.token_ids += token_ids
+                unread.logprobs += logprobs
                 unread.text.append(text)
                 self._tell()
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from engine.memory.places import tail_places
 from engine.memory.prefix import extend_hashes
 from engine.requests.beam import Beam
-from engine.requests.hypotheses import Candidate, Child, Hypothesis, Search
+from engine.requests.hypotheses import Candidate, Child, Hypothesis, Search, with_logprob
 from engine.requests.request import FinishReason, Request, RequestState
 from engine.scheduling.forking import add_samples
 from engine.scheduling.progress import append_token
@@ -30,7 +30,7 @@ def add_beams(request: Request, nums: list[int], length_penalty: float = 1.0) ->
 
     Raises ValueError for a width or a penalty outside the limits.
     """
-    search = Search(1 + len(nums), length_penalty, request.stop_ids)
+    search = Search(1 + len(nums), length_penalty, request.stop_ids, tops=request.sampling.logprobs)
     add_samples(request, nums)
     beam = Beam(search, [request, *request.samples])
     for member in beam.members:
@@ -61,6 +61,8 @@ def go_on(roster: Roster, beams: Iterable[Beam[Request]], now: float) -> list[Re
 def _step(roster: Roster, beam: Beam[Request], now: float) -> list[Request]:
     parents, leader, search = beam.live, beam.leader, beam.search
     outputs = [parent.token_ids[parent.prompt_tokens :] for parent in parents]
+    logprobs = [parent.logprobs or () for parent in parents]
+    reported = [beam.reported[lane] for lane in beam.order]
     totals = [parent.score or 0.0 for parent in parents]
     texts = [parent.text for parent in parents]
 
@@ -69,7 +71,7 @@ def _step(roster: Roster, beam: Beam[Request], now: float) -> list[Request]:
         return text is not None and text.would_stop(token)
 
     try:
-        children = search.advance(outputs, totals, [beam.reported[lane] for lane in beam.order], stops)
+        children = search.advance(outputs, totals, reported, stops, logprobs)
     except Exception as error:
         why = f"its next tokens could not be made text: {one_line(error)}"
         return end_beams(roster, beam, FinishReason.ERROR, now, why)
@@ -77,7 +79,11 @@ def _step(roster: Roster, beam: Beam[Request], now: float) -> list[Request]:
     roster.totals.decode_tokens += max(1, len(children))
     grown = [child.total for child in children]
     if search.over(grown, leader.output_tokens + 1, leader.max_tokens):
-        best = search.best([(*outputs[child.parent], child.token) for child in children], grown)
+        best = search.best(
+            [(*outputs[child.parent], child.token) for child in children],
+            grown,
+            [with_logprob(logprobs[child.parent], child) for child in children],
+        )
         return end_beams(roster, beam, None, now, best=best)
     if (failed := _reorganise(roster, beam, children, now)) is not None:
         return end_beams(roster, beam, FinishReason.ERROR, now, failed)
@@ -125,7 +131,7 @@ def _reorganise(roster: Roster, beam: Beam[Request], children: Sequence[Child], 
         beam.members[lane].score = None
     failed = None
     for lane, child in lanes.items():
-        ending = append_token(beam.members[lane], child.token, roster.max_model_len, now)
+        ending = append_token(beam.members[lane], child.token, roster.max_model_len, now, child.logprob)
         if ending is not None and ending.reason is FinishReason.ERROR:
             failed = ending.detail
         beam.members[lane].score = child.total
@@ -155,6 +161,7 @@ class _Lineage:
         self.holes, self.chained, self.computed_tokens = parent.holes, parent.chained, parent.computed_tokens
         self.blocks = list(parent.held)
         self.text = None if parent.text is None else parent.text.copy()
+        self.logprobs = None if parent.logprobs is None else list(parent.logprobs)
 
     def give(self, child: Request) -> None:
         child.token_ids, child.hashes, child.block_table = list(self.tokens), list(self.hashes), list(self.table)
@@ -162,6 +169,7 @@ class _Lineage:
         child.computed_ever = max(child.computed_ever, self.computed_tokens)
         child.takeovers += 1
         child.text = self.text
+        child.logprobs = self.logprobs
 
 
 def _promise(roster: Roster, beam: Beam[Request]) -> None:
@@ -257,7 +265,7 @@ def end_beams(
     leader, live = beam.leader, beam.live
     if best is None:
         outputs = [member.token_ids[member.prompt_tokens :] for member in live]
-        best = beam.search.best(outputs, [member.score or 0.0 for member in live])
+        best = beam.search.best(outputs, [member.score or 0.0 for member in live], [m.logprobs or () for m in live])
     beam.ended = True
     found = [best[lane] if lane < len(best) else None for lane in range(beam.width)]
     reasons = [_reason(each, reason) for each in found]
@@ -269,6 +277,8 @@ def end_beams(
     for member, hypothesis, its_reason in zip(beam.members, found, reasons, strict=True):
         member.token_ids = [*prompt, *(hypothesis.output if hypothesis else ())]
         member.hashes, member.score = [], hypothesis.total if hypothesis else None
+        if member.logprobs is not None:
+            member.logprobs = list(hypothesis.logprobs) if hypothesis else []
         member.finish_reason, member.max_tokens = its_reason, leader.max_tokens
         _retell(member)
         member.finish_detail = _stopped_by(member) if its_reason is FinishReason.STOP else detail

@@ -1,12 +1,14 @@
 """A plan was run: KV is where it should be, tokens were sampled, and the books say so from now on."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from engine.memory.partial import PartialIndex
 from engine.memory.pins import Pins
 from engine.requests.batch import BatchItem, StepOutput
 from engine.requests.beam import Beam
 from engine.requests.hypotheses import Candidate
+from engine.requests.logprobs import TokenLogprob
 from engine.requests.request import Request
 from engine.scheduling import tiering
 from engine.scheduling.beam_steps import go_on, report
@@ -16,12 +18,19 @@ from engine.scheduling.output import SchedulerOutput
 from engine.scheduling.progress import append_token, count_recomputed, drop_unseen, write_kv
 from engine.scheduling.roster import RUNNING_STATES, Roster
 
-Drawn = tuple[BatchItem, Sequence[int], Sequence[Candidate]]
-"""An item with its tokens, one for each of its ``drawing``, and the candidates it wanted."""
+
+class Drawn(NamedTuple):
+    """An item with its tokens, one for each of its ``drawing``, what the model said of each where its request asked for that,
+    and the candidates it wanted."""
+
+    item: BatchItem
+    tokens: Sequence[int]
+    logprobs: Sequence[TokenLogprob | None]
+    candidates: Sequence[Candidate]
 
 
 def drawn_by_item(plan: SchedulerOutput, output: StepOutput) -> list[Drawn]:
-    """What came back, by item. Raises ValueError for a wrong number of tokens or candidates."""
+    """What came back, by item. Raises ValueError for a wrong number of tokens, candidates or log-probabilities."""
     tokens, candidates = output.tokens, output.candidates
     drawn: list[Drawn] = []
     sampled = offered = 0
@@ -31,12 +40,22 @@ def drawn_by_item(plan: SchedulerOutput, output: StepOutput) -> list[Drawn]:
         if item.candidates:
             following = candidates[offered] if offered < len(candidates) else ()
             offered += 1
-        drawn.append((item, tokens[first:sampled], following))
+        drawn.append(Drawn(item, tokens[first:sampled], _logprobs(item, output, range(first, sampled)), following))
     if len(tokens) != sampled:
         raise ValueError(f"the batch samples {sampled} tokens, {len(tokens)} came back")
     if len(candidates) != offered:
         raise ValueError(f"the batch asks for candidates of {offered} beams, those of {len(candidates)} came back")
     return drawn
+
+
+def _logprobs(item: BatchItem, output: StepOutput, places: range) -> Sequence[TokenLogprob | None]:
+    request = item.request
+    if request.logprobs is None:
+        return (None,) * len(places)
+    found = [output.logprobs.get(place) for place in places]
+    if None in found and request.num not in output.failures:
+        raise ValueError(f"{request.id} asks for log-probabilities, and none came back")
+    return found
 
 
 def commit_items(
@@ -52,7 +71,7 @@ def commit_items(
     finished: list[Request] = []
     searches: dict[int, Beam[Request]] = {}
     totals, pool = roster.totals, roster.pool
-    for item, tokens, candidates in drawn:
+    for item, tokens, logprobs, candidates in drawn:
         request = item.request
         if request.state not in RUNNING_STATES or request.computed_tokens != item.start:
             continue
@@ -66,9 +85,9 @@ def commit_items(
         if tokens:
             request.proposed = []
         if item.proposed:
-            finished += _take_proposed(roster, partial, item, tokens, now)
+            finished += _take_proposed(roster, partial, item, tokens, logprobs, now)
         elif tokens:
-            finished += take_tokens(roster, item, tokens, now)
+            finished += take_tokens(roster, item, tokens, logprobs, now)
         beam = request.beam
         if beam is not None:
             searches[beam.leader.num] = beam
@@ -91,14 +110,19 @@ def _computed(roster: Roster, partial: PartialIndex, request: Request, end: int,
 
 
 def _take_proposed(
-    roster: Roster, partial: PartialIndex, item: BatchItem, tokens: Sequence[int], now: float
+    roster: Roster,
+    partial: PartialIndex,
+    item: BatchItem,
+    tokens: Sequence[int],
+    logprobs: Sequence[TokenLogprob | None],
+    now: float,
 ) -> list[Request]:
     """The sampled tokens count up to the first behind a proposed one that was not sampled itself; the KV of that one and
     of those behind it is given back. Returns the request if it ends with them."""
     request = item.request
-    for token, accepted in _agreed(tokens, item.proposed):
+    for (token, accepted), told in zip(_agreed(tokens, item.proposed), logprobs, strict=False):
         roster.totals.decode_tokens += 1
-        if (ending := append_token(request, token, roster.max_model_len, now)) is not None:
+        if (ending := append_token(request, token, roster.max_model_len, now, told)) is not None:
             roster.end(request, ending.reason, now, ending.detail)
             return [request]
         if accepted:

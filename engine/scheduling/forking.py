@@ -18,6 +18,7 @@ from hashlib import blake2b
 from engine.memory.places import complete_places, tail_places
 from engine.memory.pool import BlockPool
 from engine.requests.batch import BatchItem, BlockCopy
+from engine.requests.logprobs import TokenLogprob
 from engine.requests.members import width_taken
 from engine.requests.request import Request, RequestState
 from engine.requests.sampling import Sampling
@@ -62,26 +63,30 @@ def _own_seed(sampling: Sampling, place: int) -> Sampling:
     return replace(sampling, seed=int.from_bytes(digest, "big") >> 1)
 
 
-def take_tokens(roster: Roster, item: BatchItem, tokens: Sequence[int], now: float) -> list[Request]:
+def take_tokens(
+    roster: Roster, item: BatchItem, tokens: Sequence[int], logprobs: Sequence[TokenLogprob | None], now: float
+) -> list[Request]:
     """Each that draws from ``item`` gets its token; samples fork off first. Returns those that end with it."""
     request = item.request
     roster.totals.decode_tokens += len(tokens)
     request.samples = []
-    forks = zip(item.forks, tokens[1:], strict=True)
-    finished = [sample for sample, token in forks if _fork(roster, request, sample, token, now)]
-    if (ending := append_token(request, tokens[0], roster.max_model_len, now)) is not None:
+    forks = zip(item.forks, tokens[1:], logprobs[1:], strict=True)
+    finished = [sample for sample, token, told in forks if _fork(roster, request, sample, token, told, now)]
+    if (ending := append_token(request, tokens[0], roster.max_model_len, now, logprobs[0])) is not None:
         roster.end(request, ending.reason, now, ending.detail)
         finished.append(request)
     return finished
 
 
-def _fork(roster: Roster, parent: Request, sample: Request, token: int, now: float) -> bool:
+def _fork(
+    roster: Roster, parent: Request, sample: Request, token: int, logprob: TokenLogprob | None, now: float
+) -> bool:
     """``sample`` leaves ``parent``, whose prompt has just been computed, with ``token`` as its first. True: it ended
     with that. Comes before the parent's own token, which may end the parent and release its blocks."""
     sample.times = replace(parent.times)
     sample.state = RequestState.PREFILL
     sample.started, sample.max_tokens, sample.kv_dtype = parent.started, parent.max_tokens, parent.kv_dtype
-    ending = append_token(sample, token, roster.max_model_len, now)
+    ending = append_token(sample, token, roster.max_model_len, now, logprob)
     if ending is None and not _may_run(roster, parent, sample):
         sample.enter(RequestState.WAITING, now)
         roster.queue(sample)

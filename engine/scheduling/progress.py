@@ -5,6 +5,7 @@ from engine.memory.pool import BlockPool
 from engine.memory.prefix import NO_HASH, extend_hashes
 from engine.requests.batch import BatchItem
 from engine.requests.ending import Ending, ending_after
+from engine.requests.logprobs import TokenLogprob
 from engine.requests.request import NULL_BLOCK, Request, RequestState
 from engine.requests.retention import of_tokens
 
@@ -70,9 +71,14 @@ def drop_unseen(request: Request, pool: BlockPool, now: float) -> int:
     return request.holes - before
 
 
-def append_token(request: Request, token: int, max_model_len: int, now: float) -> Ending | None:
-    """The next token was sampled. Returns how the request ends with it, None when it goes on."""
+def append_token(
+    request: Request, token: int, max_model_len: int, now: float, logprob: TokenLogprob | None = None
+) -> Ending | None:
+    """The next token was sampled; ``logprob`` where the request asked for it. Returns how the request ends with it, None
+    when it goes on."""
     request.token_ids.append(token)
+    if request.logprobs is not None and logprob is not None:
+        request.logprobs.append(logprob)
     if request.first_token is None:
         request.first_token = now
     request.last_token = now

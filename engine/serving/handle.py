@@ -1,6 +1,7 @@
 """What whoever submits a request gets: its outputs, and a way to end it."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from engine.requests.request import Request
 from engine.requests.stream import Output, OutputStream
@@ -48,6 +49,6 @@ class RequestHandle:
         whole: dict[int, Output] = {}
         while (new := self.get(timeout)) is not None:
             old = whole.get(new.index, Output(new.index))
-            tokens, text = old.token_ids + new.token_ids, old.text + new.text
-            whole[new.index] = Output(new.index, tokens, text, new.finish_reason, new.detail, new.usage)
+            tokens, text, logprobs = old.token_ids + new.token_ids, old.text + new.text, old.logprobs + new.logprobs
+            whole[new.index] = replace(new, token_ids=tokens, text=text, logprobs=logprobs)
         return [whole[index] for index in sorted(whole)]

@@ -27,11 +27,12 @@ class _Outlet:
         told = request.prompt_tokens + self.tokens_told[index]
         tokens = request.token_ids[told:]
         text = "" if request.text is None else request.text.text[self.text_told[index] :]
-        self.stream.put(index, tokens, text)
+        logprobs = [] if request.logprobs is None else request.logprobs[self.tokens_told[index] :]
+        self.stream.put(index, tokens, text, logprobs)
         self.tokens_told[index] += len(tokens)
         self.text_told[index] += len(text)
         if ended:
-            usage = Usage(request.prompt_tokens, request.cached, request.output_tokens)
+            usage = Usage(request.prompt_tokens, request.cached, request.output_tokens, request.log_probability)
             reason = request.finish_reason or FinishReason.ABORT
             self.stream.end(index, str(reason), request.finish_detail or self.members[0].finish_detail, usage)
 

@@ -12,7 +12,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from engine.model.sampler import Draw, Sampler
+from engine.model.draw import Draw
+from engine.model.sampler import Sampler
 from engine.requests.sampling import Sampling
 
 VOCAB = 49_152

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from engine.model.load import random_model
-from engine.model.sampler import likeliest
+from engine.model.ranking import likeliest
 from engine.requests.batch import BatchItem, StepOutput
 from engine.requests.request import FinishReason
 from engine.scheduling.beam_steps import add_beams

@@ -12,8 +12,9 @@ import torch
 
 from engine.build import build
 from engine.config import EngineConfig
+from engine.model.draw import Draw
 from engine.model.runner import ModelRunner
-from engine.model.sampler import Draw, SamplerOutput
+from engine.model.sampler import SamplerOutput
 from engine.requests.stopping import StopRules
 from engine.serving.server import Server
 
