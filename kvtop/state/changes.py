@@ -14,9 +14,9 @@ NO_BLOCKS: Indices = np.empty(0, dtype=np.int64)
 
 
 class Marker(NamedTuple):
-    """A line in the event log that the viewer wrote itself: frames missed, link lost, engine restarted."""
+    """A line in the event log that the viewer wrote itself: frames missed, link lost, engine restarted, a clock that jumped."""
 
-    kind: Literal["gap", "link", "restart"]
+    kind: Literal["gap", "link", "restart", "clock"]
     wall: float | None
     iteration: int | None
     severity: str

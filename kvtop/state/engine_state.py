@@ -30,7 +30,8 @@ from kvtop.protocol import (
     Verdict,
 )
 from kvtop.state.block_arrays import MAX_BLOCKS, BlockArrays
-from kvtop.state.changes import Changes, Marker
+from kvtop.state.changes import Changes, LogEntry, Marker
+from kvtop.state.engine_clock import EngineClock, Jump
 from kvtop.state.event_log import EventLog
 from kvtop.state.percentiles import Latencies
 from kvtop.state.rates import Rates
@@ -77,6 +78,8 @@ class EngineState:
         self.wall: float | None = None
         self.mono: float | None = None
         self.arrived: float | None = None
+        self._engine_clock = EngineClock()
+        self.jump: Jump | None = None
         self.resync = False
         self.blocks: BlockArrays | None = None
         self.requests: RequestTable | None = None
@@ -181,9 +184,9 @@ class EngineState:
             self.hello = self.hello.model_copy(update={"geometry": geometry})
 
     def _keyframe(self, frame: Keyframe, now: float) -> Changes:
-        self._clock(frame.seq, frame.iteration, frame.wall, frame.mono, now)
+        marks = self._clock(frame.seq, frame.iteration, frame.wall, frame.mono, now)
         self.resync = False
-        self.policy, self.policy_id, self.status = frame.policy, frame.policy_id, frame.status
+        self.policy, self.policy_id, self.status = frame.policy, frame.policy_id, self._dated(frame.status)
         self._geometry(frame.geometry)
         self.queue, self.verdict = _bounded(frame.queue), frame.verdict
         self.gauges, self.counters, self.tiers = {}, {}, ()
@@ -201,7 +204,7 @@ class EngineState:
                 if row is not None:
                     self._sample(None if known is None else known.get(row.num), row)
         events = self.events.receive(frame.events)
-        return Changes(full=True, events=events, policy=True, numbers=True)
+        return Changes(full=True, events=[*marks, *events], policy=True, numbers=True)
 
     def _all_blocks(self, frame: Keyframe) -> None:
         if frame.blocks is None:
@@ -213,7 +216,10 @@ class EngineState:
         self.blocks = BlockArrays(total, states, device or None)
         self.blocks.apply_runs(frame.blocks, None, self._complain)
         self.blocks.apply_hashes(frame.hashes, self._complain)
-        self.blocks.apply_ages(frame.ages, frame.mono, self._complain)
+        ages = frame.ages
+        if self.jump is not None:
+            ages = [(at, n, frame.mono - self._engine_clock.dated(frame.mono - age)) for at, n, age in ages]
+        self.blocks.apply_ages(ages, frame.mono, self._complain)
 
     def _pool_size(self, frame: Keyframe) -> int:
         """Blocks of all pools by the hello, else by the gauge, else as far as the keyframe's runs reach."""
@@ -234,17 +240,17 @@ class EngineState:
             self._complain(f"frames {self.seq + 1} to {frame.seq - frame.merged} never came")
             return Changes(events=events, link=True)
         before = self.iteration or 0
-        self._clock(frame.seq, frame.iteration, frame.wall, frame.mono, now)
+        marks = self._clock(frame.seq, frame.iteration, frame.wall, frame.mono, now)
         self.durations.append(Timing(frame.mono, max(0, frame.iteration - before), frame.durations))
         if frame.batch is not None:
             self.batch = frame.batch
             self.batches.append(frame.batch.prefill_requests + frame.batch.decode_requests)
-        changes = Changes(events=events, numbers=True, policy=frame.policy is not None)
+        changes = Changes(full=bool(marks), events=[*events, *marks], numbers=True, policy=frame.policy is not None)
         if frame.policy is not None:
             self.policy = frame.policy
         if frame.policy_id is not None:
             self.policy_id = frame.policy_id
-        self.status = frame.status or self.status
+        self.status = self._dated(frame.status) or self.status
         self._geometry(frame.geometry)
         self.queue = _bounded(frame.queue) or self.queue
         self.verdict = frame.verdict
@@ -278,6 +284,8 @@ class EngineState:
 
     def _change_request(self, change: RequestChange) -> RequestRow | None:
         assert self.requests is not None
+        if change.phase_since is not None and self.jump is not None:
+            change = change.model_copy(update={"phase_since": self._engine_clock.dated(change.phase_since)})
         return self.requests.apply(change, self.blocks.total if self.blocks else None, self._complain)
 
     def _sample(self, known: RequestRow | None, row: RequestRow) -> None:
@@ -314,15 +322,42 @@ class EngineState:
         if self.mono is not None:
             self.tier_rates.add(self.mono, tier_totals(self.tiers))
 
-    def _clock(self, seq: int, iteration: int, wall: float, mono: float, now: float) -> None:
-        if self.mono is not None and mono < self.mono:
-            # The engine's clock went back: nothing dated by it can be compared any more.
+    def _clock(self, seq: int, iteration: int, wall: float, mono: float, now: float) -> list[LogEntry]:
+        """Takes over a frame's dates. Returns the mark of a clock that has jumped, which is in the log then."""
+        jump = self._engine_clock.take(mono, wall, now)
+        if (self.mono is not None and mono < self.mono) or (jump is not None and jump.mono):
+            # Nothing counted by the old dates can be compared any more.
             self.rates.clear()
             self.tier_rates.clear()
             self.ttft.clear()
             self.tpot.clear()
             self.durations.clear()
         self.seq, self.iteration, self.wall, self.mono, self.arrived = seq, iteration, wall, mono, now
+        if jump is None:
+            return []
+        self.jump = jump
+        if jump.mono:
+            self._move_dates(jump.mono)
+        marker = Marker("clock", wall, iteration, "warn", jump.sentence)
+        self.events.append(marker)
+        return [marker]
+
+    def _move_dates(self, jump: float) -> None:
+        """What is dated by the old clock goes on by the new one: a wait is as long as before."""
+        if self.blocks is not None:
+            self.blocks.touched += jump
+        for row in list((self.requests or {}).values()):
+            if row.phase_since is not None and self.requests is not None:
+                moved = RequestChange(num=row.num, phase_since=row.phase_since + jump)
+                self.requests.apply(moved, None, self._complain)
+        if self.status is not None:
+            self.status = self._dated(self.status)
+
+    def _dated(self, status: Status | None) -> Status | None:
+        """``status`` by the engine's clock as it goes now."""
+        if status is None or status.warning_since is None or self.jump is None:
+            return status
+        return status.model_copy(update={"warning_since": self._engine_clock.dated(status.warning_since)})
 
     def _complain(self, note: str) -> None:
         self.bad_facts += 1

@@ -14,6 +14,9 @@ from kvtop.views.rows import Role, Row, RowBuilder, clean
 STALE_AFTER = 2.0
 """Seconds without a frame after which a screen is no longer called live."""
 
+JUMP_SHOWN_S = 60.0
+"""Seconds for which the header says that a clock of the engine has jumped; the events keep it."""
+
 
 def header_rows(
     state: EngineState, now: float, width: int, glyphs: Glyphs = UNICODE, *, held: float | None = None
@@ -133,6 +136,8 @@ def _policies(state: EngineState, now: float, width: int) -> Row:
     if state.counters.get("ledger_violations"):
         broken = f"LEDGER BROKEN {plural(state.counters['ledger_violations'], 'time')}"
         parts.insert(0, part(95, ((broken, Role.BAD),)))
+    if state.jump is not None and 0 <= now - state.jump.at < JUMP_SHOWN_S:
+        parts.insert(0, part(93, ((f"CLOCK JUMPED {state.jump.shown}", Role.WARN),)))
     if differs := next(iter(contradictions(state)), ""):
         # What we have added up ourselves, whatever the engine's own check says.
         forms = [((f"NOT ADDING UP: {short(differs, size)}", Role.BAD),) for size in (90, 50, 30)]

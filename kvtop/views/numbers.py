@@ -110,6 +110,11 @@ HEADER = Section(
             "queue's head says; where nothing waits, what most of an iteration's time goes to",
         ),
         Term("NOT ADDING UP", "blocks by state, gauges and pool contradict each other, by this viewer's own count"),
+        Term(
+            "CLOCK JUMPED",
+            "for a minute after the engine's time of day, or the clock that dates waits and rates, went back or leapt at once "
+            "(set, or its host slept); waits stay as long as they were, and what is taken over a time begins anew",
+        ),
         Number("iteration", "iterations", ("counters.iterations",), window=SINCE_START, file="iteration"),
         Number("it/s", "iterations/s", ("counters.iterations",), window=LAST_5_S, file="rates.iterations"),
         Term(
