@@ -19,18 +19,21 @@ from engine.http.gate import Gate
 from engine.http.generate import Generate
 from engine.http.guard import Guard
 from engine.http.settings import HttpConfig
+from engine.http.tokens import Tokens
 from engine.words import one_line
 
 
 def application(gate: Gate, config: HttpConfig, fault: Callable[[str], None]) -> ASGIApp:
     """``fault`` is told, in a line, of what should not have happened."""
     wakeups = _PerLoop()
-    facts = Facts(gate)
+    facts, tokens = Facts(gate), Tokens(gate, config.limits)
     routes = [
         Route("/v1/completions", Generate(CompletionRequest, gate, config.limits, wakeups), methods=["POST"]),
         Route("/v1/chat/completions", Generate(ChatRequest, gate, config.limits, wakeups), methods=["POST"]),
         Route("/v1/models", facts.models),
         Route("/v1/models/{name:path}", facts.model),
+        Route("/tokenize", tokens.tokenize, methods=["POST"]),
+        Route("/detokenize", tokens.detokenize, methods=["POST"]),
         Route("/health", facts.health),
         Route("/version", facts.version),
     ]

@@ -11,7 +11,8 @@ from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 
-from engine.http.errors import ApiError, invalid
+from engine.http.errors import ApiError, busy, invalid
+from engine.http.gate import Gate
 from engine.http.settings import HttpLimits
 
 
@@ -19,8 +20,9 @@ class Gone(Exception):
     """The client has left; nobody hears an answer."""
 
 
-async def read_body(request: Request, limits: HttpLimits) -> bytes:
-    """The whole body. Raises `ApiError` for one that is no JSON by its own word, too large or too slow, and `Gone`."""
+async def read_body(request: Request, limits: HttpLimits, gate: Gate) -> bytes:
+    """The whole body. Raises `ApiError` for one that is no JSON by its own word, too large or too slow, or where the bodies
+    that are on their way are too much together, and `Gone`."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not kind.endswith("+json"):
         # A web page may send anything else to any machine without asking first.
@@ -33,8 +35,11 @@ async def read_body(request: Request, limits: HttpLimits) -> bytes:
         async with asyncio.timeout(limits.body_seconds):
             async for piece in request.stream():
                 pieces += piece
+                gate.body_bytes += len(piece)
                 if len(pieces) > limits.body_bytes:
                     raise _too_large(limits)
+                if gate.body_bytes > limits.bodies_bytes:
+                    raise busy("the bodies of other requests take all the room that there is for them")
     except TimeoutError:
         raise ApiError(
             408,
@@ -44,6 +49,8 @@ async def read_body(request: Request, limits: HttpLimits) -> bytes:
         ) from None
     except ClientDisconnect:
         raise Gone from None
+    finally:
+        gate.body_bytes -= len(pieces)
     return bytes(pieces)
 
 

@@ -1,5 +1,6 @@
 """``POST /v1/chat/completions``: the assistant's next turn."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import Field
@@ -33,19 +34,22 @@ class ChatRequest(Common):
 
     def prompts(self, text: Text) -> list[list[int]]:
         """Token ids of its prompt, the one of a list. Raises ValueError where the model's template refuses the messages."""
-        template = text.chat_template
-        if template is None:
-            raise invalid(
-                "messages: this model has no chat template; ask /v1/completions", "messages", "no_chat_template"
-            )
-        turns = [{name: value for name, value in turn.items() if value is not None} for turn in self.messages]
-        for name in ("messages", "add_generation_prompt"):
-            if name in self.chat_template_kwargs:
-                raise invalid(
-                    f"chat_template_kwargs.{name}: that is a field of its own", f"chat_template_kwargs.{name}"
-                )
         prompt = self.add_generation_prompt
-        return [text.encode_chat(template.render(turns, add_generation_prompt=prompt, **self.chat_template_kwargs))]
+        return [chat_prompt(text, self.messages, self.chat_template_kwargs, add_generation_prompt=prompt)]
+
+
+def chat_prompt(
+    text: Text, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any], *, add_generation_prompt: bool
+) -> list[int]:
+    """Token ids of a conversation by the model's template. Raises ValueError where that refuses it."""
+    template = text.chat_template
+    if template is None:
+        raise invalid("messages: this model has no chat template; ask /v1/completions", "messages", "no_chat_template")
+    for name in ("messages", "add_generation_prompt"):
+        if name in variables:
+            raise invalid(f"chat_template_kwargs.{name}: that is a field of its own", f"chat_template_kwargs.{name}")
+    turns = [{name: value for name, value in turn.items() if value is not None} for turn in messages]
+    return text.encode_chat(template.render(turns, add_generation_prompt=add_generation_prompt, **variables))
 
 
 class ChatForm:

@@ -57,12 +57,14 @@ def short_name(model: str) -> str:
 
 
 class Gate:
-    """``served`` is None until the engine is ready. ``active``: requests being answered."""
+    """``served`` is None until the engine is ready. ``active``: requests being answered; ``body_bytes``: of bodies on their
+    way. These two are of the server's thread alone."""
 
     def __init__(self) -> None:
         self.served: Served | None = None
         self.draining = False
         self.active = 0
+        self.body_bytes = 0
 
     def enter(self) -> Served:
         """The engine, for a new request. Raises `ApiError` (503) where it takes none."""

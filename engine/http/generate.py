@@ -1,9 +1,7 @@
 """The endpoints that generate: from a request to its answer."""
 
-import asyncio
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
@@ -16,12 +14,7 @@ from engine.http.chat import ChatRequest
 from engine.http.errors import busy
 from engine.http.gate import Gate, Served
 from engine.http.settings import HttpLimits
-
-SMALL_BODY = 8192
-"""Bytes that are read on the event loop itself. More would hold up everybody's streams, as would a chat template that loops:
-they go to `_WORKERS`."""
-
-_WORKERS = ThreadPoolExecutor(2, thread_name_prefix="http-body")
+from engine.http.work import away, by_size
 
 
 class Generate:
@@ -42,8 +35,7 @@ class Generate:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        body = await read_body(request, self._limits)
-        ordered = await self._order(body, self._gate.enter())
+        ordered = await self._order(await read_body(request, self._limits, self._gate), self._gate.enter())
         served = self._gate.enter()  # reading it took its time
         name = ordered.asked.request_id or request.headers.get("x-request-id") or None
         outputs = let_in(ordered, served, self._limits, name, self._wakeups())
@@ -51,7 +43,7 @@ class Generate:
         await Answer(ordered, served, outputs, form, name, self._limits.request_seconds)(scope, receive, send)
 
     async def _order(self, body: bytes, served: Served) -> Order:
-        if len(body) <= SMALL_BODY and self._kind is not ChatRequest:
+        def make() -> Order:
             return order(self._kind, body, served, self._limits)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(_WORKERS, order, self._kind, body, served, self._limits)
+
+        return await (away(make) if self._kind is ChatRequest else by_size(body, make))

@@ -54,6 +54,11 @@ class HttpServer:
     def url(self) -> str:
         return f"http://[{self.host}]:{self.port}" if ":" in self.host else f"http://{self.host}:{self.port}"
 
+    @property
+    def connections(self) -> int:
+        """Of clients, now."""
+        return len(self._server.server_state.connections)
+
     def start(self) -> None:
         self._thread.start()
 

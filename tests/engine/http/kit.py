@@ -54,13 +54,19 @@ class Serving:
         self, path: str, body: Any = None, *, method: str = "POST", headers: dict[str, str] | None = None
     ) -> tuple[int, Any, dict[str, str]]:
         """Status, JSON, headers. ``body``: bytes as they are, anything else as JSON."""
+        status, text, told = self.ask_raw(path, body, method=method, headers=headers)
+        return status, json.loads(text) if text else None, told
+
+    def ask_raw(
+        self, path: str, body: Any = None, *, method: str = "POST", headers: dict[str, str] | None = None
+    ) -> tuple[int, bytes, dict[str, str]]:
+        """The same with the answer's bytes."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         try:
             connection.request(method, path, data, {"Content-Type": "application/json", **(headers or {})})
             answer = connection.getresponse()
-            text = answer.read()
-            return answer.status, json.loads(text) if text else None, {k.lower(): v for k, v in answer.getheaders()}
+            return answer.status, answer.read(), {k.lower(): v for k, v in answer.getheaders()}
         finally:
             connection.close()
 
@@ -78,11 +84,14 @@ class Serving:
 
     def open(self, path: str, body: dict[str, Any]) -> socket.socket:
         """A request that was sent, its answer not read."""
-        data = json.dumps(body).encode()
         raw = socket.create_connection(("127.0.0.1", self.port), PATIENCE)
+        self.send(raw, path, body)
+        return raw
+
+    def send(self, raw: socket.socket, path: str, body: dict[str, Any]) -> None:
+        data = json.dumps(body).encode()
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         raw.sendall(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
-        return raw
 
     def until(self, condition: Callable[[], object], seconds: float = PATIENCE) -> None:
         end = time.monotonic() + seconds

@@ -1,0 +1,279 @@
+"""Clients that mean no good, or break: each gets an error or is let go, and nobody else notices."""
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.http.settings import HttpLimits
+from tests.engine.http.kit import PATIENCE, Serving
+
+PATH = "/v1/completions"
+LIMITS = HttpLimits(body_bytes=20_000, bodies_bytes=60_000, header_seconds=0.3, body_seconds=0.3, connections=40)
+
+
+@pytest.fixture(scope="module")
+def hurried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """With deadlines that a test can wait for."""
+    it = Serving(tmp_path_factory.mktemp("h"), LIMITS, max_running=64)
+    yield it
+    it.until(lambda: it.idle)
+    it.close()
+    assert it.faults == []
+
+
+@pytest.fixture
+def bystander(hurried: Serving) -> Iterator[None]:
+    """Somebody else's stream, begun before and read to its end after: all of it comes."""
+    asked = {"prompt": "bystander", "max_tokens": 300, "ignore_eos": True, "stream_options": {"include_usage": True}}
+    stream = hurried.events(PATH, asked)
+    next(stream)
+    yield
+    *_, last, done = stream
+    assert (last["usage"]["completion_tokens"], done) == (300, "[DONE]")
+
+
+def answer_of(raw: socket.socket) -> tuple[int, Any]:
+    """Status and JSON of what comes until the other side ends it; (0, None): nothing came."""
+    raw.settimeout(PATIENCE)
+    data = b""
+    while True:
+        try:
+            piece = raw.recv(65536)
+        except ConnectionResetError:
+            piece = b""
+        if not piece:
+            break
+        data += piece
+        head, gap, body = data.partition(b"\r\n\r\n")
+        told = next((line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")), None)
+        if gap and told is not None and len(body) >= int(told.partition(b":")[2]):
+            break
+    if not data:
+        return 0, None
+    head, _, body = data.partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body)
+
+
+def connect(serving: Serving) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", serving.port), PATIENCE)
+
+
+HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b"[]", "must be a JSON object"),
+        (b"null", "must be a JSON object"),
+        (b'"x"', "must be a JSON object"),
+        (b'{"prompt": "\xff"}', "not UTF-8: byte 12 is 0xff"),
+        (b"\xff\xfe{\0}\0", "not UTF-8"),
+        (b'{"prompt": "\\ud800"}', "prompt: U+D800 is half of a surrogate pair"),
+        (b'{"prompt": "x", "temperature": NaN}', "temperature: nan is not a finite number"),
+        (b'{"prompt": "x", "top_p": Infinity}', "top_p: inf is not a finite number"),
+        (b'{"prompt": "x", "temperature": 1e999}', "temperature: inf is not a finite number"),
+        (b'{"prompt": "x", "metadata": {"a": [1, {"b": -Infinity}]}}', "metadata.a[1].b: -inf"),
+        (b'{"prompt": "x", "seed": ' + b"9" * 5000 + b"}", "not JSON"),
+        (b'{"prompt": ' + b"[" * 9000 + b"]" * 9000 + b"}", "deeper than 32 levels"),
+        (b'{"prompt": "x", "a": ' + b"[" * 40 + b"]" * 40 + b"}", "deeper than 32 levels"),
+        (b'{"prompt": "x", "a": ' + b'{"a":' * 500 + b"1" + b"}" * 500 + b"}", "deeper than 32 levels"),
+        (b'{"prompt": "x", "prompt": 7}', "prompt: "),
+        (b'{"prompt": ["' + b'a","' * 2000 + b'b"]}', "2001 outputs are too many"),
+        (b'{"prompt": "' + b"a" * 9000 + b'"}', "9000 tokens are too many"),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+def test_bodies_that_are_none(serving: Serving, body: bytes, words: str) -> None:
+    status, answer, _ = serving.ask(PATH, body)
+    assert (status, answer["error"]["type"]) == (400, "invalid_request_error")
+    assert words in answer["error"]["message"]
+    assert len(answer["error"]["message"]) < 400
+
+
+@pytest.mark.usefixtures("bystander")
+def test_a_body_that_is_too_large_by_its_own_word_or_by_its_length(hurried: Serving) -> None:
+    raw = connect(hurried)
+    raw.sendall(HEAD + b"Content-Length: 10485760\r\n\r\n" + b"a" * 1000)
+    status, answer = answer_of(raw)
+    raw.close()
+    assert (status, answer["error"]["code"]) == (413, "body_too_large")
+    raw = connect(hurried)
+    raw.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+    try:
+        for _ in range(10):
+            raw.sendall(b"10000\r\n" + b"a" * 0x10000 + b"\r\n")
+    except OSError:
+        pass  # it has been let go meanwhile
+    status, answer = answer_of(raw)
+    raw.close()
+    assert status in (0, 413)
+    assert hurried.http.gate.body_bytes == 0
+
+
+def test_ten_megabytes_are_refused_in_words_that_a_client_reads(serving: Serving) -> None:
+    status, answer, _ = serving.ask(PATH, b'{"prompt": "' + b"a" * (10 << 20) + b'"}')
+    assert (status, answer["error"]["code"]) == (413, "body_too_large")
+
+
+@pytest.mark.usefixtures("bystander")
+def test_half_a_chunk_and_then_nothing(hurried: Serving) -> None:
+    raw = connect(hurried)
+    raw.sendall(HEAD + b'Transfer-Encoding: chunked\r\n\r\n20\r\n{"prompt"')
+    status, answer = answer_of(raw)
+    raw.close()
+    assert (status, answer["error"]["code"]) == (408, "body_timeout")
+
+
+@pytest.mark.usefixtures("bystander")
+def test_half_a_chunk_and_then_gone(hurried: Serving) -> None:
+    raw = connect(hurried)
+    raw.sendall(HEAD + b'Transfer-Encoding: chunked\r\n\r\n20\r\n{"prompt"')
+    hurried.until(lambda: hurried.http.gate.active == 2)
+    raw.close()
+    hurried.until(lambda: hurried.http.gate.active == 1)
+
+
+@pytest.mark.usefixtures("bystander")
+def test_a_chunk_that_is_none(hurried: Serving) -> None:
+    raw = connect(hurried)
+    raw.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n")
+    status, answer = answer_of(raw)
+    raw.close()
+    assert (status, answer["error"]["code"]) == (400, "http")
+
+
+@pytest.mark.usefixtures("bystander")
+@pytest.mark.parametrize(
+    "sent", [b"", b"POST /v1/comp", HEAD, HEAD + b"X-A: b\r\n"], ids=["nothing", "line", "head", "more"]
+)
+def test_headers_that_never_end_end_the_connection(hurried: Serving, sent: bytes) -> None:
+    raw = connect(hurried)
+    raw.sendall(sent)
+    assert answer_of(raw) == (0, None)
+    raw.close()
+
+
+@pytest.mark.usefixtures("bystander")
+def test_headers_that_drip_end_the_connection_too(hurried: Serving) -> None:
+    raw = connect(hurried)
+    ended = threading.Event()
+
+    def drip() -> None:
+        try:
+            while not ended.wait(0.02):
+                raw.sendall(b"X-A: b\r\n")
+        except OSError:
+            pass
+
+    raw.sendall(HEAD)
+    dripping = threading.Thread(target=drip, daemon=True)
+    dripping.start()
+    assert answer_of(raw) == (0, None)
+    ended.set()
+    dripping.join(PATIENCE)
+    raw.close()
+
+
+@pytest.mark.usefixtures("bystander")
+def test_a_flood_of_headers(hurried: Serving) -> None:
+    raw = connect(hurried)
+    try:
+        for number in range(4000):
+            raw.sendall(f"X-{number}: {'a' * 100}\r\n".encode() if number else HEAD)
+    except OSError:
+        pass
+    assert answer_of(raw)[0] in (0, 400)
+    raw.close()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"\x16\x03\x01\x02\x00\x01\x00", b"GET\r\n\r\n", b"GET / FTP/1.1\r\n\r\n", b"\0" * 100 + b"\r\n\r\n", HEAD + b"a b: c\r\n\r\n"],
+    ids=["tls", "word", "version", "zeros", "name"],
+)  # fmt: skip
+def test_what_is_no_http_is_told_so(serving: Serving, sent: bytes) -> None:
+    raw = connect(serving)
+    raw.sendall(sent)
+    raw.shutdown(socket.SHUT_WR)
+    status, answer = answer_of(raw)
+    raw.close()
+    assert (status, answer["error"]["code"]) == (400, "http")
+
+
+@pytest.mark.usefixtures("bystander")
+def test_too_many_connections_are_told_so_and_the_others_go_on(hurried: Serving) -> None:
+    silent = [connect(hurried) for _ in range(LIMITS.connections + 5)]
+    status, answer = answer_of(silent[-1])
+    assert (status, answer["error"]["code"]) == (503, "connections")
+    for raw in silent:
+        raw.close()
+    hurried.until(lambda: hurried.ask("/health", method="GET")[0] == 200)
+
+
+def test_many_large_bodies_at_once_have_no_room(hurried: Serving) -> None:
+    halves = []
+    for _ in range(4):
+        raw = connect(hurried)
+        raw.sendall(HEAD + b"Content-Length: 19990\r\n\r\n" + b" " * 19000)
+        halves.append(raw)
+    answers = [answer_of(raw) for raw in halves]
+    for raw in halves:
+        raw.close()
+    assert {status for status, _ in answers} == {408, 429}
+    assert hurried.http.gate.body_bytes == 0
+
+
+def test_the_other_end_of_a_place_that_is_not_there(serving: Serving) -> None:
+    for method, path, code in (
+        ("GET", "/", 404), ("POST", "/v2/completions", 404), ("GET", PATH, 405), ("DELETE", "/health", 405),
+        ("GET", "/v1/models/none", 404), ("GET", "/%00", 404), ("GET", "/..%2f..%2fetc/passwd", 404),
+    ):  # fmt: skip
+        status, answer, headers = serving.ask(path, None, method=method)
+        assert status == code
+        assert set(answer["error"]) == {"message", "type", "param", "code"}
+        assert headers["content-type"] == "application/json"
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    max_leaves=8,
+)
+FIELDS = st.sampled_from(
+    [
+        "prompt", "messages", "model", "n", "best_of", "stream", "stream_options", "max_tokens", "max_completion_tokens",
+        "min_tokens", "stop", "stop_token_ids", "seed", "temperature", "top_p", "top_k", "min_p", "presence_penalty",
+        "frequency_penalty", "repetition_penalty", "logit_bias", "logprobs", "top_logprobs", "ignore_eos", "use_beam_search",
+        "beam_width", "length_penalty", "priority", "cache_salt", "retention", "request_id", "return_token_ids", "echo",
+        "suffix", "tools", "tool_choice", "response_format", "chat_template_kwargs", "add_generation_prompt",
+    ]
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.dictionaries(FIELDS, ANYTHING, max_size=5), st.booleans())
+def test_any_body_gets_an_answer_or_is_told_what_is_wrong(serving: Serving, fields: dict[str, Any], chat: bool) -> None:
+    asked = {"max_tokens": 2, "messages": [{"role": "user", "content": "x"}], "prompt": "x", **fields}
+    path = "/v1/chat/completions" if chat else PATH
+    status, text, _ = serving.ask_raw(path, asked)
+    assert status in (200, 400, 404), text
+    if status != 200:
+        assert set(json.loads(text)["error"]) == {"message", "type", "param", "code"}
+    assert serving.faults == []
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=200))
+def test_any_bytes_get_an_answer(serving: Serving, data: bytes) -> None:
+    status, text, _ = serving.ask_raw(PATH, data)
+    assert status == 400
+    assert json.loads(text)["error"]["message"]
