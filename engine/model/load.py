@@ -15,14 +15,19 @@ from engine.model.families import FAMILIES
 from engine.model.families.base import Description, ModelFamily
 from engine.model.families.gguf_settings import HARMLESS as HARMLESS_IN_GGUF
 from engine.model.families.gguf_settings import ROPE_FACTORS
+from engine.model.families.hf_settings import HARMLESS as HARMLESS_IN_HF
 from engine.model.families.llama import LLAMA
 from engine.model.files.assembly import assemble
 from engine.model.files.base import ModelFiles
 from engine.model.files.fields import Fields
+from engine.model.files.folder import read_folder
 from engine.model.files.gguf import read_gguf
 from engine.model.files.placer import Placer
+from engine.model.folder_tokenizer import folder_tokenizer
+from engine.model.gguf_tokenizer import gguf_tokenizer
 from engine.model.rope import Rope
-from engine.model.tokenizer import BpeTokenizer, ByteTokenizer, TextTokenizer, TokenizerError
+from engine.model.tokenizer import ByteTokenizer, TextTokenizer, TokenizerError
+from engine.model.vocabulary_tokenizer import VocabularyTokenizer
 from engine.model.weights import Layer, Weights
 
 TINY = ModelConfig(
@@ -82,50 +87,52 @@ def default_dtype(device: str) -> torch.dtype:
 
 
 def load_model(path: Path, device: str = "cpu", dtype: torch.dtype | None = None) -> LoadedModel:
-    """Read a GGUF file of one of the `FAMILIES`. ``dtype``: `default_dtype` of the device unless given.
+    """Read a GGUF file or a Hugging Face folder of one of the `FAMILIES`. ``dtype``: `default_dtype` of the device unless
+    given.
 
-    Raises `engine.model.errors.ModelError` when the file is unreadable or asks for what is not built in.
+    Raises `engine.model.errors.ModelError` where it is unreadable or asks for what is not built in.
     """
-    return _from_gguf(path, device, dtype or default_dtype(device))
+    files, tokenizer, form = _from_folder(path) if path.is_dir() else _from_gguf(path)
+    family, description = _family(files, form)
+    config = _config(files, description, tokenizer)
+    files.fields.refuse_unread(HARMLESS_IN_HF if form == "hf" else HARMLESS_IN_GGUF)
+    place = Placer(files.path, files.tensors, device, dtype or default_dtype(device))
+    place.left.discard(ROPE_FACTORS)
+    weights = assemble(config, place, description.names)
+    if place.left:
+        raise ModelError(f"{path}: tensor {min(place.left)} is unknown to this decoder; it would be ignored")
+    return LoadedModel(config, family.decoder(config, weights), tokenizer, family)
 
 
-def _from_gguf(path: Path, device: str, dtype: torch.dtype) -> LoadedModel:
+def _from_folder(path: Path) -> tuple[ModelFiles, VocabularyTokenizer, str]:
+    return read_folder(path), folder_tokenizer(path), "hf"
+
+
+def _from_gguf(path: Path) -> tuple[ModelFiles, VocabularyTokenizer, str]:
     file = read_gguf(path)
     try:
-        tokenizer = BpeTokenizer(file.fields)
+        tokenizer = gguf_tokenizer(file.fields)
     except TokenizerError as error:
         raise ModelError(f"{path}: {error}") from None
     called = str(file.fields.get("general.architecture"))
     prefix = called + "."
+    own = {name.removeprefix(prefix): value for name, value in file.fields.items() if name.startswith(prefix)}
     files = ModelFiles(
         path=path,
         name=path.stem,
         called=called,
-        fields=Fields(
-            path,
-            {name.removeprefix(prefix): value for name, value in file.fields.items() if name.startswith(prefix)},
-            prefix,
-        ),
+        fields=Fields(path, own, prefix),
         vocab=len(file.fields["tokenizer.ggml.tokens"]),
         tensors=file.tensors,
         revision=file.sha256[:12],
         stored_as=file.stored_as,
     )
-    family, description = _family(files, "gguf")
-    return _assembled(files, family, description, tokenizer, HARMLESS_IN_GGUF, device, dtype)
+    return files, tokenizer, "gguf"
 
 
-def _assembled(
-    files: ModelFiles,
-    family: ModelFamily,
-    description: Description,
-    tokenizer: TextTokenizer,
-    harmless: tuple[str, ...] | frozenset[str],
-    device: str,
-    dtype: torch.dtype,
-) -> LoadedModel:
+def _config(files: ModelFiles, description: Description, tokenizer: VocabularyTokenizer) -> ModelConfig:
     try:
-        config = replace(
+        return replace(
             description.config(files),
             eos_ids=tokenizer.eos_ids,
             revision=files.revision,
@@ -135,13 +142,6 @@ def _assembled(
         raise
     except ValueError as error:
         raise ModelError(f"{files.path}: {error}") from None
-    files.fields.refuse_unread(harmless)
-    place = Placer(files.path, files.tensors, device, dtype)
-    place.left.discard(ROPE_FACTORS)
-    weights = assemble(config, place, description.names)
-    if place.left:
-        raise ModelError(f"{files.path}: tensor {min(place.left)} is unknown to this decoder; it would be ignored")
-    return LoadedModel(config, family.decoder(config, weights), tokenizer, family)
 
 
 def _family(files: ModelFiles, form: str) -> tuple[ModelFamily, Description]:

@@ -7,7 +7,7 @@ import numpy as np
 from gguf import GGMLQuantizationType, GGUFWriter
 from gguf.quants import quantize
 
-from engine.model.tokenizer import byte_alphabet
+from engine.model.vocabulary_tokenizer import byte_alphabet
 
 HEADS, KV_HEADS, HEAD_SIZE, FEED_FORWARD, LAYERS = 4, 2, 8, 64, 2
 HIDDEN = HEADS * HEAD_SIZE
