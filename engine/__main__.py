@@ -120,7 +120,9 @@ class _Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     p = _Parser(prog="kvtop engine", description="Serve kvtop's own engine on a Unix socket.", allow_abbrev=False)
     p.add_argument(
-        "--model", default="smollm2", help="smollm2, random, or a path to a GGUF file (default: %(default)s)"
+        "--model",
+        default="smollm2",
+        help="smollm2, random, or the path of a GGUF file or a Hugging Face folder (default: %(default)s)",
     )
     p.add_argument("--name", default="engine", help="name of its socket (default: %(default)s)")
     p.add_argument("--blocks", type=int, default=0, help="KV blocks in the pool (default: chosen for the workload)")

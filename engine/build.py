@@ -50,6 +50,8 @@ MIX_QUEUE = 16
 
 MIX_RATES = (0.2, 30.0)
 
+MODELS_HINT = "give smollm2, random, or the path of a GGUF file or a Hugging Face folder"
+
 
 class BuildError(RuntimeError):
     """The engine cannot be put together. The text says why, ``hint`` what to do next, ``code`` is the exit code: 2 where
@@ -140,7 +142,7 @@ def build(
     if mix is not None:
         say("measuring how fast this machine is")
         workload = MixWorkload(
-            model.tokenizer.encode,
+            model.tokenizer.encode_prompt,
             scale_for(pool.tokens_in(blocks), max_model_len, mix),
             rate=config.rate or _rate(runner, policies.token_budget, pool, mix.load),
             seed=config.seed,
@@ -282,8 +284,8 @@ def _model(
             path = ensure_model(lambda p: _forward(p, progress))
         else:
             path = Path(config.model).expanduser()
-            if not path.is_file():
-                raise BuildError(f"no model file at {path}", "give smollm2, random, or the path of a GGUF file")
+            if not (path.is_file() or path.is_dir()):
+                raise BuildError(f"no model at {path}", MODELS_HINT)
         say("loading the model")
         return load_model(path, device), None
     except FetchError as error:
@@ -293,7 +295,7 @@ def _model(
         say(notice)
         return random_model(SMOLLM2_SHAPE, seed=config.seed, device=device), notice
     except ModelError as error:
-        raise BuildError(str(error), "give smollm2, random, or the path of a GGUF file") from None
+        raise BuildError(str(error), MODELS_HINT) from None
 
 
 def _forward(step: Progress, progress: Callable[[str, int, int | None], None]) -> None:

@@ -17,7 +17,8 @@ MOST_RATE = 1e6
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """Start-up settings. ``blocks``, ``block_size`` and ``rate`` 0 let the engine choose; ``model`` is smollm2, random, or a path to a GGUF file."""
+    """Start-up settings. ``blocks``, ``block_size`` and ``rate`` 0 let the engine choose; ``model`` is smollm2, random, or the path
+    of a GGUF file or a Hugging Face folder."""
 
     model: str = "smollm2"
     name: str = "engine"
@@ -72,7 +73,9 @@ class EngineConfig:
                 f"rate {self.rate:g} must be above 0 and at most {MOST_RATE:g} requests/s, or 0 for a choice"
             )
         if not self.model or "\0" in self.model + self.disk_path:
-            raise ValueError("the model has no name: smollm2, random, or the path of a GGUF file")
+            raise ValueError(
+                "the model has no name: smollm2, random, or the path of a GGUF file or a Hugging Face folder"
+            )
         self._check_policies()
         self._check_room()
 
