@@ -126,6 +126,16 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--name", default="engine", help="name of its socket (default: %(default)s)")
     p.add_argument("--blocks", type=int, default=0, help="KV blocks in the pool (default: chosen for the workload)")
+    p.add_argument(
+        "--memory-fraction",
+        type=float,
+        default=0.0,
+        metavar="F",
+        help="instead of --blocks: so many that the engine takes this share of the memory there is (up to 0.95)",
+    )
+    p.add_argument(
+        "--kv-gib", type=float, default=0.0, metavar="G", help="instead of --blocks: as many as G GiB have room for"
+    )
     p.add_argument("--block-size", type=int, default=0, help="tokens a block holds (default: 8 for the mix, else 16)")
     p.add_argument("--host-blocks", type=int, default=0, metavar="N", help="KV blocks in host memory (default: none)")
     p.add_argument("--disk-blocks", type=int, default=0, metavar="N", help="KV blocks in a file (default: none)")
@@ -206,6 +216,8 @@ def config_from(args: argparse.Namespace) -> EngineConfig:
         model=args.model,
         name=args.name,
         blocks=args.blocks,
+        memory_fraction=args.memory_fraction,
+        kv_gib=args.kv_gib,
         block_size=args.block_size,
         host_blocks=args.host_blocks,
         disk_blocks=args.disk_blocks,

@@ -11,6 +11,7 @@ import torch
 
 from engine.config import EngineConfig
 from engine.core import Engine
+from engine.footprint.plan import DoesNotFit
 from engine.kv_storage import KVStorage
 from engine.memory.pool import BlockPool
 from engine.memory.window import describe_windows, parse_windows
@@ -22,6 +23,7 @@ from engine.model.load import SMOLLM2_SHAPE, LoadedModel, load_model, random_mod
 from engine.model.paged_tensor import KV_DTYPES, kv_dtype
 from engine.model.runner import ModelRunner
 from engine.policies.policy_set import PolicySet
+from engine.pool_size import facts_of, size_pool
 from engine.requests.batch import BatchItem
 from engine.requests.request import Request
 from engine.scheduling.scheduler import Scheduler
@@ -91,10 +93,24 @@ def build(
         notice = laid_over if notice is None else f"{laid_over}; {notice}"[:500]
     facts, groups = model.config, model.decoder.groups
     mix = MIXES.get(config.workload)
-    blocks = config.blocks or (MIX_BLOCKS if mix is not None else DEFAULT_BLOCKS)
     block_size = config.block_size or (MIX_BLOCK_SIZE if mix is not None else DEFAULT_BLOCK_SIZE)
     cache_dtype = kv_dtype(_kv_dtype(config, model))
     policies = policies.changed({"kv_dtype": cache_dtype.name})
+    try:
+        sized = size_pool(
+            config,
+            model.decoder,
+            policies,
+            default=MIX_BLOCKS if mix is not None else DEFAULT_BLOCKS,
+            block_size=block_size,
+            block_bytes=block_size
+            * kv_bytes_per_token(groups.layer_slots, facts.kv_heads, facts.head_size, cache_dtype),
+        )
+    except DoesNotFit as error:
+        raise BuildError(str(error), "give fewer blocks, or free memory") from None
+    blocks = sized.blocks
+    if sized.footprint is not None:
+        say(f"memory: {sized.footprint}")
     backend = config.attention
     if backend == "auto":
         backend = "triton" if device == "cuda" and cache_dtype.name in TRITON_READS else "torch"
@@ -129,6 +145,9 @@ def build(
     scheduler.kv_types.bytes_of = lambda name: kv_bytes_per_token(
         groups.layer_slots, facts.kv_heads, facts.head_size, kv_dtype(name)
     )
+    scheduler.kv_types.most_bytes = sized.most_bytes_per_token(
+        (blocks + (0 if tiers is None else config.host_blocks)) * block_size
+    )
     runner = ModelRunner(model.decoder, cache, attention, seed=config.seed)
     storage = KVStorage(runner, tiers=tiers, open_stores=partial(open_stores, **sizes))
     engine = Engine(scheduler, runner, storage=storage)
@@ -159,6 +178,7 @@ def build(
         cache_dtype=cache_dtype.name,
         bytes_per_token=cache.bytes_per_token,
         groups=groups,
+        memory=facts_of(sized.footprint),
         device=_device_name(device),
         attention=backend,
         max_model_len=max_model_len,

@@ -14,6 +14,12 @@ MOST_BLOCKS = 16_777_216
 
 MOST_RATE = 1e6
 
+MOST_FRACTION = 0.95
+"""Of the memory there is: the system ends a process that takes all of it."""
+
+MOST_GIB = 2**20
+"""A petabyte."""
+
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
@@ -23,6 +29,10 @@ class EngineConfig:
     model: str = "smollm2"
     name: str = "engine"
     blocks: int = 0
+    memory_fraction: float = 0.0
+    """Share of the memory there is that the engine takes in all, instead of ``blocks``; 0: not said."""
+    kv_gib: float = 0.0
+    """Size of the pool in GiB, instead of ``blocks``; 0: not said."""
     block_size: int = 0
     device: str = "auto"
     attention: str = "auto"
@@ -58,6 +68,7 @@ class EngineConfig:
                 f"block size {self.block_size} must be a power of two from 1 to 256 tokens, or 0 for a choice by the engine"
             )
         _within("blocks", self.blocks, MOST_BLOCKS)
+        self._check_pool()
         _within("host blocks", self.host_blocks, MOST_BLOCKS)
         _within("disk blocks", self.disk_blocks, MOST_BLOCKS)
         _within("ledger interval", self.ledger_every, MOST_BLOCKS)
@@ -78,6 +89,16 @@ class EngineConfig:
             )
         self._check_policies()
         self._check_room()
+
+    def _check_pool(self) -> None:
+        if not 0.0 <= self.memory_fraction <= MOST_FRACTION:
+            raise ValueError(f"memory fraction {self.memory_fraction:g} must be above 0 and at most {MOST_FRACTION}")
+        if not 0.0 <= self.kv_gib <= MOST_GIB:
+            raise ValueError(f"KV GiB {self.kv_gib:g} must be above 0 and at most {MOST_GIB}")
+        sizes = {"blocks": self.blocks, "memory fraction": self.memory_fraction, "KV GiB": self.kv_gib}
+        given = [f"{name} {value:g}" for name, value in sizes.items() if value]
+        if len(given) > 1:
+            raise ValueError(f"the pool has one size: {' and '.join(given)} are {len(given)}; give one of them")
 
     def _check_policies(self) -> None:
         PolicySet.of(self.policies)

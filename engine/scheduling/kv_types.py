@@ -48,6 +48,8 @@ class KVTypes:
     readable: Sequence[str]
     bytes_of: Callable[[str], int] | None = None
     """Bytes of a token in one block, by type; None where nobody knows."""
+    most_bytes: int | None = None
+    """Bytes of a token in one block for which all blocks have room in memory; None where nobody knows."""
     done: deque[Switch] = field(default_factory=lambda: deque(maxlen=16))
     """Switches that nobody has been told of yet."""
 
@@ -55,3 +57,11 @@ class KVTypes:
         """Raises ValueError, in a sentence, for a type that cannot be switched to."""
         if wanted not in self.readable and wanted != self.in_force:
             raise ValueError(f"kv_dtype cannot be {wanted}: this engine reads KV of {', '.join(self.readable)}")
+        if self.bytes_of is None or self.most_bytes is None:
+            return
+        needed = self.bytes_of(wanted)
+        if needed > max(self.most_bytes, self.bytes_of(self.in_force)):
+            raise ValueError(
+                f"kv_dtype cannot be {wanted}: its blocks need {needed} bytes a token, and memory has room for "
+                f"{self.most_bytes}"
+            )

@@ -10,7 +10,7 @@ from engine.memory.groups import KVGroups
 from engine.policies.policy_set import protocol_axes
 from engine.serving.control import COMMANDS
 from kvtop import __version__
-from kvtop.protocol import EngineIdentity, Geometry, Hello, KVGroup, ModelFacts, PoolFacts
+from kvtop.protocol import EngineIdentity, Geometry, Hello, KVGroup, MemoryFacts, ModelFacts, PoolFacts
 
 
 def hello(
@@ -23,6 +23,7 @@ def hello(
     cache_dtype: str,
     bytes_per_token: int,
     groups: KVGroups,
+    memory: MemoryFacts | None = None,
     device: str,
     attention: str,
     max_model_len: int,
@@ -64,6 +65,7 @@ def hello(
             ],
             pools=[PoolFacts(tier=tier, blocks=count) for tier, count in (("device", blocks), *lower_tiers)],
         ),
+        memory=memory,
         device=device,
         attention=attention,
         capabilities=capabilities,
@@ -79,3 +81,16 @@ def hello(
         workload=workload,
         notice=notice,
     )
+
+
+def after_switch(hello: Hello, cache_dtype: str, bytes_per_token: int) -> Hello:
+    """The same engine with KV of another type: what that takes more is taken of the headroom."""
+    geometry, memory = hello.geometry, hello.memory
+    old, new = geometry.bytes_per_token, bytes_per_token
+    if memory is not None and old:
+        kv, host = (None if size is None else size * new // old for size in (memory.kv_bytes, memory.host_tier_bytes))
+        more = (kv or 0) - (memory.kv_bytes or 0) + (host or 0) - (memory.host_tier_bytes or 0)
+        left = None if memory.headroom_bytes is None else max(0, memory.headroom_bytes - more)
+        memory = memory.model_copy(update={"kv_bytes": kv, "host_tier_bytes": host, "headroom_bytes": left})
+    geometry = geometry.model_copy(update={"cache_dtype": cache_dtype, "bytes_per_token": new})
+    return hello.model_copy(update={"geometry": geometry, "memory": memory})

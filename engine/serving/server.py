@@ -15,6 +15,7 @@ from engine.requests.stream import OutputStream
 from engine.scheduling.admission import check_servable
 from engine.serving.broadcast import Broadcast
 from engine.serving.control import Control
+from engine.serving.describe import after_switch
 from engine.serving.handle import RequestHandle
 from engine.serving.inbox import Inbox
 from engine.serving.names import RequestNames
@@ -294,9 +295,7 @@ class Server:
         while done:
             switch, hello = done.popleft(), self.publisher.hello
             if switch.error is None:
-                changed = {"cache_dtype": switch.new, "bytes_per_token": switch.new_bytes}
-                geometry = hello.geometry.model_copy(update=changed)
-                self.publisher.rehello(hello.model_copy(update={"geometry": geometry}))
+                self.publisher.rehello(after_switch(hello, switch.new, switch.new_bytes))
             self.telemetry.kv_switched(switch, self.publisher.hello.geometry)
 
     def _check_ledger(self) -> None:

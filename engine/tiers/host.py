@@ -1,10 +1,9 @@
 """The host tier: one preallocated tensor in ordinary memory, pinned where CUDA is there to use it."""
 
-from pathlib import Path
-
 import torch
 from torch import Tensor
 
+from engine.footprint.room import available_memory
 from engine.tiers.store import StoreError
 
 
@@ -43,12 +42,3 @@ class HostStore:
 
     def close(self) -> None:
         self._rows = torch.empty((0, self.block_bytes), dtype=torch.uint8)
-
-
-def available_memory() -> int | None:
-    """Bytes that the machine could give without swapping; None where it does not say."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration, ValueError):
-        return None

@@ -13,7 +13,7 @@ from kvtop.views.numbers import in_file
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "keys.md"
 SNAPSHOT_PAGE = PAGE.with_name("snapshot.md")
-FILE_PARTS = ("", "rates", "iteration_ms", "requests")
+FILE_PARTS = ("", "memory", "rates", "iteration_ms", "requests")
 """Parts of a snapshot whose numbers have a table there; the first is its top."""
 
 

@@ -40,6 +40,7 @@ from kvtop.protocol.hello import (
     Geometry,
     Hello,
     KVGroup,
+    MemoryFacts,
     ModelFacts,
     PolicyAxis,
     PoolFacts,
@@ -50,7 +51,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 Models = Sequence[type[BaseModel]]
 ENGINE_LINES: Models = (Hello, Keyframe, IterationFrame, Gap, Reply, Fault, Bye)
 PEER_LINES: Models = (ClientHello, *COMMANDS.values())
-HELLO_PARTS: Models = (EngineIdentity, ModelFacts, Geometry, KVGroup, PoolFacts, PolicyAxis)
+HELLO_PARTS: Models = (EngineIdentity, ModelFacts, Geometry, KVGroup, PoolFacts, MemoryFacts, PolicyAxis)
 FRAME_PARTS: Models = (
     RequestChange,
     Event,

@@ -102,6 +102,25 @@ class Geometry(Message):
         return round(self.bytes_per_token * self.group_count * self.padding_share)
 
 
+class MemoryFacts(Message):
+    """What the engine takes of the memory that its blocks are in, when it started. The parts together are the total."""
+
+    what: str = Field(default="", max_length=128, description="which memory that is, and what bounds it")
+    total_bytes: int | None = Field(default=None, ge=0, description="memory there is")
+    weights_bytes: int | None = Field(default=None, ge=0, description="the model's weights")
+    runtime_bytes: int | None = Field(
+        default=None,
+        ge=0,
+        description="the rest of the engine's process: libraries, tables, and what an iteration computes with at most",
+    )
+    kv_bytes: int | None = Field(default=None, ge=0, description="all blocks of the device's pool, used or not")
+    host_tier_bytes: int | None = Field(
+        default=None, ge=0, description="all blocks of the host tier, where it is in the same memory"
+    )
+    others_bytes: int | None = Field(default=None, ge=0, description="taken by others than this engine")
+    headroom_bytes: int | None = Field(default=None, ge=0, description="what the engine leaves free")
+
+
 class PolicyAxis(Message):
     """One thing about scheduling that can be changed while the engine serves."""
 
@@ -142,6 +161,7 @@ class Hello(Message):
     engine: EngineIdentity = Field(description="who speaks")
     model: ModelFacts = Field(description="what it serves")
     geometry: Geometry = Field(default_factory=Geometry, description="how its KV memory is cut up")
+    memory: MemoryFacts | None = Field(default=None, description="what it takes of the memory there is")
     device: str | None = Field(default=None, max_length=128, description="what it runs on")
     attention: str | None = Field(default=None, max_length=64, description="attention backend")
     capabilities: list[str] = Field(

@@ -119,6 +119,7 @@ def _identity(hello: Hello, state: EngineState, wall: float, now: float) -> dict
         "mono": state.mono,
         "model": hello.model.model_dump(),
         "precisions": {"weights": hello.model.weight_dtype, "kv_cache": hello.geometry.cache_dtype},
+        "memory": None if hello.memory is None else hello.memory.model_dump(),
         "device": hello.device,
         "attention_backend": hello.attention,
         "geometry": hello.geometry.model_dump(),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kvtop.protocol import Batch, Counters, Durations, Gauges, Message, RequestChange, TierLevel
+from kvtop.protocol import Batch, Counters, Durations, Gauges, MemoryFacts, Message, RequestChange, TierLevel
 
 RATE_WINDOW = 5.0
 """Seconds over which rates a second are taken."""
@@ -24,6 +24,7 @@ _SENT: dict[str, type[Message]] = {
     "batch": Batch,
     "tiers": TierLevel,
     "requests": RequestChange,
+    "memory": MemoryFacts,
 }
 """Where engines send numbers: the first part of a source."""
 

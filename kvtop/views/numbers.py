@@ -8,7 +8,7 @@ only named here: its ``sources`` is that one field, and its meaning is the field
 from collections.abc import Iterator
 from typing import Any
 
-from kvtop.protocol import Counters, Durations, Gauges, TierLevel
+from kvtop.protocol import Counters, Durations, Gauges, MemoryFacts, TierLevel
 from kvtop.views.definition import (
     LAST_5_S,
     LAST_60_S,
@@ -50,6 +50,14 @@ HEADER = Section(
         _blocks("reserved"),
         _blocks("pinned"),
         _blocks("transfer"),
+        Number(
+            "weights + runtime + KV + headroom",
+            "bytes",
+            tuple(f"memory.{name}" for name in MemoryFacts.model_fields if name.endswith("_bytes")),
+            "what the engine takes of the memory there is, and leaves of it; with the host tier and what others take, where "
+            "there is some (wide screens; the end of this help has each)",
+            "when the engine started",
+        ),
         Number(
             "hit",
             "share",
@@ -357,6 +365,11 @@ IN_FILES: tuple[Number, ...] = (
         Number("", unit_of(name), (f"tiers.{name}",), file=f"tiers.{name}")
         for name in TierLevel.model_fields
         if name not in ("tier", "group")
+    ),
+    *(
+        Number("", "bytes", (f"memory.{name}",), window="when the engine started", file=f"memory.{name}")
+        for name in MemoryFacts.model_fields
+        if name.endswith("_bytes")
     ),
     Number("", "blocks", ("requests.reserved_blocks",), file="requests.reserved_blocks"),
     Number("", "blocks", ("requests.pinned_blocks",), file="requests.pinned_blocks"),

@@ -6,7 +6,9 @@ from kvtop.protocol import Hello
 from kvtop.term.keys import Section
 from kvtop.views import format
 from kvtop.views.block_states import ALL, role_of
+from kvtop.views.definition import sent_meaning
 from kvtop.views.glyphs import Glyphs
+from kvtop.views.memory import shares
 from kvtop.views.numbers import SECTIONS
 from kvtop.views.rows import HEAT_STEPS, OWNERS, Role, Row, RowBuilder, clean
 from panels.dialogs.wrapping import wrapped
@@ -66,6 +68,19 @@ def _policy_rows(width: int, hello: Hello | None) -> list[Row]:
     return rows
 
 
+def _memory_rows(width: int, hello: Hello | None) -> list[Row]:
+    rows = _heading("Memory of this engine, when it started", width)
+    if hello is None or hello.memory is None:
+        return rows + wrapped("not exposed" if hello else "waiting for the engine", width, Role.DIM)
+    for share in shares(hello.memory):
+        meaning = f"{format.size(share.bytes)}: {sent_meaning(f'memory.{share.field}')}"
+        rows += _entry(share.name, meaning, width, TERM_COLUMN, Role.STRONG)
+    what = clean(hello.memory.what, 128) or "all there is"
+    return rows + _entry(
+        "together", f"{format.size(hello.memory.total_bytes)}: {what}", width, TERM_COLUMN, Role.STRONG
+    )
+
+
 def help_rows(width: int, hello: Hello | None, glyphs: Glyphs, keys: Sequence[Section]) -> list[Row]:
     """Everything, from top to bottom, in rows of ``width`` cells."""
     rows = _key_rows(width, keys)[1:]
@@ -73,4 +88,4 @@ def help_rows(width: int, hello: Hello | None, glyphs: Glyphs, keys: Sequence[Se
         rows += _heading(heading, width)
         for entry in entries:
             rows += _entry(entry.name, entry.text, width, TERM_COLUMN, Role.STRONG)
-    return glyphs.rows([*rows, *_glyph_rows(width, glyphs), *_policy_rows(width, hello)])
+    return glyphs.rows([*rows, *_glyph_rows(width, glyphs), *_memory_rows(width, hello), *_policy_rows(width, hello)])

@@ -22,6 +22,8 @@ NUMBERS = ("", "x", "-1", "nan", "inf", "-inf", "1e400", "9" * 5000, "0x10", "½
 
 HOSTILE: dict[str, tuple[str, ...]] = {
     "--blocks": (*NUMBERS, "1.5", str(10**9)),
+    "--memory-fraction": (*NUMBERS, "0.96", "2"),
+    "--kv-gib": (*NUMBERS, "1e9"),
     "--block-size": (*NUMBERS, "3", "512"),
     "--host-blocks": (*NUMBERS, "1.5", str(10**9)),
     "--disk-blocks": (*NUMBERS, "1.5", str(10**9)),
@@ -71,6 +73,9 @@ TOGETHER = (
     ["--kv-dtype", "int8", "--set", "kv_dtype=float16"],
     ["--http-open"],
     ["--http", "127.0.0.1:0", "--http-token", "två"],
+    ["--blocks", "100", "--kv-gib", "1"],
+    ["--memory-fraction", "0.5", "--kv-gib", "1"],
+    ["--memory-fraction", "0.5", "--blocks", "100"],
     ["surplus"],
     ["--blocks"],
 )
@@ -126,6 +131,8 @@ def test_what_makes_sense_is_taken() -> None:
         ["--blocks", "2", "--block-size", "1"],
         ["--blocks", "4", "--block-size", "1", "--window", "64,full"],
         ["--disk-blocks", "4", "--disk-path", "x.kv"],
+        ["--memory-fraction", "0.95"],
+        ["--kv-gib", "0.01"],
         ["--rate", "0.5", "--warn-stall", "0", "--ledger-every", "0", "--seed", "0"],
         ["--kv-dtype", "int8", "--set", "kv_dtype=int8", "--set", "max_running=3"],
     ):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from engine.footprint import room
 from engine.tiers import host
 from engine.tiers.device import DeviceStore
 from engine.tiers.disk import PAGE, DiskStore
@@ -135,7 +136,7 @@ def test_a_host_tier_larger_than_memory_is_refused_at_the_start(monkeypatch: pyt
 
 
 def test_what_memory_is_available_is_known_here_or_unknown() -> None:
-    available = host.available_memory()
+    available = room.available_memory()
     assert available is None or available > 0
     assert (available is None) == (platform.system() != "Linux")
 

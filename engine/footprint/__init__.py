@@ -1,0 +1,1 @@
+"""What memory there is for the engine, and what it takes of it."""
