@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from typing import IO, NoReturn
 
 from kvtop import __version__
+from kvtop.commands import load_options
+from kvtop.commands.option_types import above_zero, positive
 from kvtop.commands.verbs import VERBS
 from kvtop.errors import UserError, one_line
 from kvtop.term.charset import NEAREST
@@ -42,22 +44,6 @@ class _Parser(argparse.ArgumentParser):
     def _print_message(self, message: str, file: IO[str] | None = None) -> None:  # type: ignore[override]
         # argparse lets a help that could not be written pass as written.
         (sys.stderr if file is None else file).write(message)
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
-    return int(text)
-
-
-def _above_zero(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value <= 1e6:
-        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
-    return value
 
 
 def _size(text: str) -> tuple[int, int]:
@@ -126,11 +112,11 @@ def _add_demo(commands: "argparse._SubParsersAction[_Parser]") -> None:
         choices=("mix", "sharing", "none"),
         help="what drives it: mix (default), chats of all lengths; sharing, samples and prompts in common; none",
     )
-    demo.add_argument("--rate", type=_above_zero, metavar="R", help="arrivals a second (default: the workload's own)")
-    demo.add_argument("--blocks", type=_positive, metavar="N", help="KV blocks in the pool")
-    demo.add_argument("--block-size", type=_positive, metavar="N", help="tokens a block holds")
-    demo.add_argument("--host-blocks", type=_positive, metavar="N", help="KV blocks in host memory, below the device")
-    demo.add_argument("--disk-blocks", type=_positive, metavar="N", help="KV blocks in a file, below that")
+    demo.add_argument("--rate", type=above_zero, metavar="R", help="arrivals a second (default: the workload's own)")
+    demo.add_argument("--blocks", type=positive, metavar="N", help="KV blocks in the pool")
+    demo.add_argument("--block-size", type=positive, metavar="N", help="tokens a block holds")
+    demo.add_argument("--host-blocks", type=positive, metavar="N", help="KV blocks in host memory, below the device")
+    demo.add_argument("--disk-blocks", type=positive, metavar="N", help="KV blocks in a file, below that")
     demo.add_argument(
         "--disk-path", metavar="FILE", help="that file (default: in the cache folder; removed at the end)"
     )
@@ -158,7 +144,7 @@ def _add_demo(commands: "argparse._SubParsersAction[_Parser]") -> None:
     demo.add_argument("--http-token", metavar="TOKEN", help="what clients must bring (default: $KVTOP_HTTP_TOKEN)")
     demo.add_argument("--http-open", action="store_true", help="other hosts may ask without a token")
     demo.add_argument("--once", action="store_true", help="no screen: run --seconds, then print what was seen")
-    demo.add_argument("--seconds", type=_above_zero, default=20.0, metavar="S", help="length of --once (default: 20)")
+    demo.add_argument("--seconds", type=above_zero, default=20.0, metavar="S", help="length of --once (default: 20)")
     _json_option(demo)
 
 
@@ -172,7 +158,7 @@ def _add_ctl(commands: "argparse._SubParsersAction[_Parser]") -> None:
     )
     _engine_option(ctl)
     _json_option(ctl)
-    ctl.add_argument("--timeout", type=_above_zero, default=10.0, metavar="S", help="wait for the answer (default: 10)")
+    ctl.add_argument("--timeout", type=above_zero, default=10.0, metavar="S", help="wait for the answer (default: 10)")
     _run_option(ctl)
     verbs = ctl.add_subparsers(dest="verb", metavar="VERB", required=True)
 
@@ -226,6 +212,14 @@ def build_parser() -> argparse.ArgumentParser:
 
     _add_ctl(commands)
 
+    load = commands.add_parser(
+        "load",
+        help="load an OpenAI-compatible server and measure it",
+        description="Load any OpenAI-compatible server with streamed requests, and say what came of them.",
+        allow_abbrev=False,
+    )
+    load_options.arguments(load)
+
     snapshot = commands.add_parser(
         "snapshot",
         help="write what an engine is doing to a file",
@@ -239,7 +233,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     snapshot.add_argument("-o", "--output", metavar="FILE|-", help="the same as FILE")
     snapshot.add_argument(
-        "--watch", type=_above_zero, default=2.0, metavar="S", help="watch so long for rates (default: 2)"
+        "--watch", type=above_zero, default=2.0, metavar="S", help="watch so long for rates (default: 2)"
     )
     snapshot.add_argument("--size", type=_size, default=(120, 40), metavar="CxR", help="of the SVG (default: 120x40)")
     snapshot.add_argument("--no-svg", action="store_true", help="the JSON file only")

@@ -20,6 +20,7 @@ PAGES = (
     "docs/serving.md",
     "docs/terminals.md",
     "docs/snapshot.md",
+    "docs/load.md",
 )
 FOLDERS = ("engine", "kvtop", "panels", "tests", "docs", "screenshots")
 

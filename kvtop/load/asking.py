@@ -73,15 +73,15 @@ async def writer_for(http: httpx.AsyncClient, model: str) -> Writer:
 async def _tokenized(http: httpx.AsyncClient, model: str) -> dict[str, float] | None:
     """What each word costs in the middle of a text; None where the server does not tokenize."""
     for body in (_in_form_of_vllm, _in_form_of_llama_server):
-        if not await _tokens(http, body(model, " the river")):
+        one, two = [await _tokens(http, body(model, text)) for text in (" river", " river river")]
+        if not one or two is None:
             continue
+        added = 2 * one - two  # such as a token for the beginning
         gate = asyncio.Semaphore(ASKED_AT_ONCE)
 
-        async def cost(word: str, body: Any = body, gate: asyncio.Semaphore = gate) -> int:
+        async def cost(word: str, body: Any = body, added: int = added, gate: asyncio.Semaphore = gate) -> int:
             async with gate:
-                one = await _tokens(http, body(model, f" {word}"))
-                two = await _tokens(http, body(model, f" {word} {word}"))
-            return 0 if one is None or two is None else two - one
+                return (await _tokens(http, body(model, f" {word}")) or 0) - added
 
         found = await asyncio.gather(*(cost(word) for word in WORDS))
         costs = {word: float(tokens) for word, tokens in zip(WORDS, found, strict=True) if tokens > 0}

@@ -15,6 +15,7 @@ from kvtop.load.driver import Exchange, Said
 from kvtop.load.plan import Session, Turn
 from kvtop.load.prompts import Writer
 from kvtop.load.sample import Failure, Sample
+from kvtop.load.slots import Slots
 from kvtop.load.sse import EventReader, MalformedStream
 from kvtop.load.target import Dialect
 
@@ -23,11 +24,8 @@ MOST_ERROR_BYTES = 64 * 1024
 LINGER = 1.0
 """Seconds a connection whose answer is complete may take to end it; then it is closed and not used again."""
 
-IDLE_CONNECTION = 3.0
-"""Seconds after which an unused connection is not used again: below what servers keep them for."""
 
-
-def http_client(url: str, token: str | None, *, timeout: float, connections: int) -> httpx.AsyncClient:
+def http_client(url: str, token: str | None, *, timeout: float) -> httpx.AsyncClient:
     """A client for one server; ``timeout`` seconds to connect and between two pieces of an answer."""
     headers = {"user-agent": f"kvtop-load/{__version__}", "accept-encoding": "identity"}
     if token:
@@ -36,10 +34,7 @@ def http_client(url: str, token: str | None, *, timeout: float, connections: int
         base_url=url,
         headers=headers,
         timeout=httpx.Timeout(timeout),
-        # Above what the driver lets be open at one time: a request never waits for a connection unseen.
-        limits=httpx.Limits(
-            max_connections=None, max_keepalive_connections=connections, keepalive_expiry=IDLE_CONNECTION
-        ),
+        transport=Slots(secure=url.startswith("https")),
         trust_env=False,
         follow_redirects=False,
     )

@@ -60,6 +60,12 @@ class Tally:
     open_now: int = 0
     most_open: int = 0
     issuing: bool = True
+    issued_until: float = 0.0
+    """When the last request could have been begun."""
+    all_answered: bool = False
+    """Whether everything that was to be sent has been, and has come to its end, before the time was up."""
+    elapsed: float = 0.0
+    """Seconds since it began, when it was last looked at."""
     stopped: bool = False
     """Whether it was asked to end before its time."""
 
@@ -93,6 +99,8 @@ class Driver:
         try:
             await asyncio.wait({working, asked}, timeout=self._limits.seconds, return_when=asyncio.FIRST_COMPLETED)
             self.tally.issuing = False
+            self.tally.issued_until = min(self.now, self._limits.seconds)
+            self.tally.all_answered = working.done()
             if working.done():
                 working.result()
             await _cancelled({working})
@@ -108,6 +116,10 @@ class Driver:
     def stop(self) -> None:
         self.tally.stopped = True
         self._stop.set()
+
+    def look(self) -> Tally:
+        self.tally.elapsed = self.now
+        return self.tally
 
     async def _asked(self) -> None:
         await self._stop.wait()

@@ -42,6 +42,10 @@ class Trace:
     format: str
     rows: tuple[TraceRow, ...]
 
+    def within(self, seconds: float) -> "Trace":
+        """Its first ``seconds``."""
+        return Trace(self.name, self.format, tuple(row for row in self.rows if row.at < seconds))
+
 
 def read_trace(path: Path, most: int | None = None) -> Trace:
     """The first ``most`` rows (None: all) in the order of time. Raises `UserError` that names the line that is wrong."""

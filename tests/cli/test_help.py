@@ -7,7 +7,8 @@ from tests.cli.run import HEAVY, assert_one_line, imported_by, kvtop
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["demo", "--help"], ["ctl", "set", "--help"], ["--version"], ["bogus"]]
+    "arguments",
+    [["--help"], ["demo", "--help"], ["ctl", "set", "--help"], ["load", "--help"], ["--version"], ["bogus"]],
 )
 def test_what_is_answered_at_once_imports_nothing_heavy(arguments: list[str]) -> None:
     assert not imported_by(*arguments) & set(HEAVY)
@@ -16,7 +17,7 @@ def test_what_is_answered_at_once_imports_nothing_heavy(arguments: list[str]) ->
 def test_help_names_every_command_and_the_exit_codes(folder: Path) -> None:
     done = kvtop(folder, "--help")
     assert done.returncode == 0
-    for word in ("attach", "demo", "engine", "ls", "ctl", "snapshot", "2 wrong usage"):
+    for word in ("attach", "demo", "engine", "ls", "ctl", "load", "snapshot", "2 wrong usage"):
         assert word in done.stdout
 
 

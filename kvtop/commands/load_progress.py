@@ -1,0 +1,55 @@
+"""How a load stands, on one line of a terminal that rewrites itself; elsewhere nothing."""
+
+import sys
+from collections import Counter
+from typing import TextIO
+
+from kvtop.load.driver import Limits, Tally
+from kvtop.load.sample import Sample
+
+
+class LoadProgress:
+    def __init__(self, limits: Limits, stream: TextIO | None = None) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._terminal = self._stream.isatty()
+        self._limits = limits
+        self._open = False
+        self._looked = 0
+        self._ended: Counter[str] = Counter()
+        self._pending: list[Sample] = []
+
+    def __call__(self, tally: Tally) -> None:
+        """Looks at what is new since the last call, and at what was open then: long loads have many samples."""
+        if not self._terminal:
+            return
+        self._pending += tally.samples[self._looked :]
+        self._looked = len(tally.samples)
+        still = []
+        for sample in self._pending:
+            if sample.done is None and sample.failure is None:
+                still.append(sample)
+            else:
+                self._ended["answered" if sample.failure is None else sample.failure.value] += 1
+        self._pending = still
+        self._put(f"\r\x1b[K{line(tally, self._ended)}")
+        self._open = True
+
+    def close(self) -> None:
+        if self._open:
+            self._put("\r\x1b[K")
+            self._open = False
+
+    def _put(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError:
+            self._terminal = False  # Nobody looks any more.
+
+
+def line(tally: Tally, ended: Counter[str]) -> str:
+    """At most 79 cells: the most important first."""
+    what = "sending" if tally.issuing else "waiting for the last"
+    failed = ", ".join(f"{kind} {count}" for kind, count in ended.items() if kind != "answered" and count)
+    text = f"{tally.elapsed:.0f} of {tally.limits.seconds:g} s, {what}: {len(tally.samples)} sent, {tally.open_now} open, {ended['answered']} answered"
+    return (f"{text}, {failed}" if failed else text)[:79]

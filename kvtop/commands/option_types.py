@@ -1,0 +1,81 @@
+"""What options take: a word as it was typed becomes a value, or a sentence that says what it should have been."""
+
+import argparse
+
+
+def positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
+    return int(text)
+
+
+def whole(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number")
+    return int(text)
+
+
+def above_zero(text: str) -> float:
+    value = _number(text)
+    if not 0 < value <= 1e6:
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return value
+
+
+def not_below_zero(text: str) -> float:
+    value = _number(text)
+    if not 0 <= value <= 1e6:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 up")
+    return value
+
+
+def span(text: str) -> tuple[int, int]:
+    """``64`` or ``16-128``."""
+    low, dash, high = text.partition("-")
+    if not (low.isdecimal() and (high if dash else low).isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number, or two with a dash between: 16-128")
+    bounds = int(low), int(high if dash else low)
+    if not 1 <= bounds[0] <= bounds[1] <= 10_000_000:
+        raise argparse.ArgumentTypeError(f"{text} does not go up from 1")
+    return bounds
+
+
+def burst(text: str) -> tuple[int, float]:
+    """``8/5``: eight every five seconds."""
+    size, slash, every = text.partition("/")
+    if not (slash and size.isdecimal() and int(size) >= 1 and 0 < _number(every) <= 1e6):
+        raise argparse.ArgumentTypeError(f"{text} is not SIZE/SECONDS, such as 8/5")
+    return int(size), float(every)
+
+
+def ramp(text: str) -> tuple[float, float]:
+    """``1-10``: from one a second to ten."""
+    low, dash, high = text.partition("-")
+    if not (dash and 0 <= _number(low) <= 1e6 and 0 <= _number(high) <= 1e6 and _number(low) + _number(high) > 0):
+        raise argparse.ArgumentTypeError(f"{text} is not FROM-TO in requests/s, such as 1-10")
+    return float(low), float(high)
+
+
+def bounds(text: str) -> dict[str, float]:
+    """``ttft=0.5,tpot=0.05``, in seconds."""
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, equals, value = part.strip().partition("=")
+        if name not in ("ttft", "tpot", "latency") or not equals or not 0 < _number(value) <= 1e6 or name in found:
+            raise argparse.ArgumentTypeError(f"{text} is not ttft=S,tpot=S,latency=S, or some of them")
+        found[name] = float(value)
+    return found
+
+
+def note(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name.strip() and equals):
+        raise argparse.ArgumentTypeError(f"{text} is not NAME=TEXT")
+    return name.strip(), value.strip()
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return -1.0

@@ -1,0 +1,192 @@
+"""One load from its settings to its result."""
+
+import asyncio
+import contextlib
+import os
+import platform
+import resource
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import httpx
+
+from kvtop import __version__
+from kvtop.errors import UserError, one_line
+from kvtop.load import result as document
+from kvtop.load.arrivals import Arrivals, Closed
+from kvtop.load.asking import ServerFacts, ask, writer_for
+from kvtop.load.client import Client, http_client
+from kvtop.load.driver import Driver, Limits, Tally
+from kvtop.load.plan import Plan
+from kvtop.load.prompts import Writer
+from kvtop.load.result import Asked, LoadResult, Server
+from kvtop.load.summary import summarise
+from kvtop.load.target import Api, Dialect
+
+TICK = 0.25
+"""Seconds between two looks at the tally for whoever watches."""
+
+SPARE_FILES = 64
+"""Descriptors that the client keeps for other things than requests."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``plan`` makes plan and arrivals, given what the server says of itself."""
+
+    url: str
+    plan: Callable[[ServerFacts], tuple[Plan, Arrivals]]
+    limits: Limits
+    seed: int = 0
+    model: str | None = None
+    api: Api = "completions"
+    plain: bool = False
+    extensions: bool | None = None
+    """None: where the server is kvtop's own."""
+    temperature: float = 0.0
+    timeout: float = 300.0
+    bounds: Mapping[str, float] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
+    token: str | None = None
+
+
+@dataclass
+class Running:
+    """What `run_load` gives to who watches it, once it sends."""
+
+    driver: Driver
+    facts: ServerFacts
+
+
+async def run_load(
+    settings: Settings,
+    *,
+    on_start: Callable[[Running], None] = lambda _: None,
+    on_tick: Callable[[Tally], None] | None = None,
+) -> LoadResult:
+    """Asks the server what it is, sends the plan, and returns what came of it. Raises `UserError` before anything is sent."""
+    limits = _holdable(settings.limits)
+    async with http_client(settings.url, settings.token, timeout=settings.timeout) as http:
+        facts = await ask(http, settings.model)
+        plan, arrivals = settings.plan(facts)
+        writer = await writer_for(http, facts.model)
+        extensions = facts.owner == "kvtop" if settings.extensions is None else settings.extensions
+        dialect = Dialect(
+            facts.model,
+            settings.api,
+            settings.plain,
+            extensions,
+            settings.temperature,
+            None if settings.plain else settings.seed,
+        )
+        client = Client(http, dialect, writer, settings.timeout)
+        driver = Driver(plan, arrivals, client.prepare, limits, settings.seed)
+        on_start(Running(driver, facts))
+        began, busy = datetime.now(UTC), time.process_time()
+        watching = asyncio.create_task(_watch(driver, on_tick)) if on_tick else None
+        try:
+            tally = await driver.run()
+        finally:
+            if watching is not None:
+                watching.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await watching
+        busy = time.process_time() - busy
+    if on_tick is not None:
+        on_tick(tally)
+    return LoadResult(
+        began=began.isoformat(timespec="seconds"),
+        command=list(settings.command),
+        notes=dict(settings.notes),
+        client=client_facts(),
+        server=Server(
+            url=settings.url,
+            model=facts.model,
+            owner=facts.owner,
+            context=facts.context,
+            version=facts.version,
+            software=facts.software,
+        ),
+        asked=_asked(settings, limits, plan, arrivals, writer, extensions),
+        client_cpu_s=busy,
+        **summarise(tally, settings.bounds),
+    )
+
+
+def _asked(
+    settings: Settings, limits: Limits, plan: Plan, arrivals: Arrivals, writer: Writer, extensions: bool
+) -> Asked:
+    return Asked(
+        api=settings.api,
+        plain=settings.plain,
+        extensions=extensions,
+        temperature=settings.temperature,
+        arrivals=arrivals.describe(),
+        plan=plan.describe,
+        digest=plan.digest(),
+        seed=settings.seed,
+        streams=arrivals.streams if isinstance(arrivals, Closed) else None,
+        left_out=plan.left_out,
+        prompts_exact=writer.exact,
+        seconds=limits.seconds,
+        requests=limits.requests,
+        warmup_seconds=limits.warmup_seconds,
+        warmup_requests=limits.warmup_requests,
+        patience=limits.patience,
+        timeout=settings.timeout,
+        open_requests=limits.open_requests,
+    )
+
+
+async def _watch(driver: Driver, on_tick: Callable[[Tally], None]) -> None:
+    while True:
+        await asyncio.sleep(TICK)
+        on_tick(driver.look())
+
+
+def _holdable(limits: Limits) -> Limits:
+    """With no more open requests than the process may have files. Raises `UserError` where more were asked for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = limits.open_requests + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+            soft = most
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        raise UserError(
+            f"this process may have {soft} files open, which is too few for {limits.open_requests} requests at a time",
+            "ulimit -n, or fewer: --open N",
+        )
+    return limits
+
+
+def client_facts() -> document.Client:
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        memory = None
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return document.Client(
+        kvtop=__version__,
+        python=platform.python_version(),
+        httpx=httpx.__version__,
+        platform=one_line(platform.platform(), 100),
+        cpu=_cpu(),
+        cores=cores,
+        memory_bytes=memory,
+    )
+
+
+def _cpu() -> str | None:
+    """Its name, where the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2] for line in lines if line.startswith("model name"))
+    return one_line(next(named, "") or platform.processor(), 100) or None

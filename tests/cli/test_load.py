@@ -1,0 +1,138 @@
+"""``kvtop load`` as it is typed."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.fakes import FakeEngine
+from tests.cli.run import assert_one_line, environment, kvtop
+from tests.load.server import Server
+from tests.publish.kit import wait_until
+
+DATA = Path(__file__).parents[1] / "data" / "traces"
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server, loop, up = Server(), asyncio.new_event_loop(), threading.Event()
+    over = asyncio.Event()
+
+    async def serve() -> None:
+        async with server.running():
+            up.set()
+            await over.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()), daemon=True)
+    thread.start()
+    assert up.wait(30)
+    yield server
+    loop.call_soon_threadsafe(over.set)
+    thread.join(30)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], ["no server named"]),
+        (["ftp://x"], ["ftp://x", "URL"]),
+        (["http://u:p@x"], ["password", "KVTOP_LOAD_TOKEN"]),
+        (["http://127.0.0.1:9", "--rate", "0"], ["--rate"]),
+        (["http://127.0.0.1:9", "--rate", "1", "--streams", "1"], ["--streams", "--rate"]),
+        (["http://127.0.0.1:9", "--burst", "5"], ["SIZE/SECONDS"]),
+        (["http://127.0.0.1:9", "--ramp", "5"], ["FROM-TO"]),
+        (["http://127.0.0.1:9", "--prompt-tokens", "9-3"], ["9-3"]),
+        (["http://127.0.0.1:9", "--slo", "tftt=1"], ["tftt", "ttft=S"]),
+        (["http://127.0.0.1:9", "--think", "1"], ["--think", "--chats"]),
+        (["http://127.0.0.1:9", "--trace", "/none"], ["/none"]),
+        (["http://127.0.0.1:9", "--trace", "/none", "--mix", "mix"], ["--mix", "trace"]),
+        (["http://127.0.0.1:9", "--mix", "mix", "--prompt-tokens", "3"], ["--prompt-tokens", "mix"]),
+        (["http://127.0.0.1:9", "--shared-tokens", "64"], ["--shared-tokens"]),
+        (["http://127.0.0.1:9", "--warmup", "40"], ["warm-up"]),
+        (["http://127.0.0.1:9", "-o", "/nowhere/x.json"], ["no such folder"]),
+        (["--compare", "/none", "/none"], ["/none"]),
+    ],
+)
+def test_wrong_usage_is_one_line(folder: Path, arguments: list[str], words: list[str]) -> None:
+    assert_one_line(kvtop(folder, "load", *arguments), 2, *words)
+
+
+def test_nobody_there_is_one_line(folder: Path) -> None:
+    assert_one_line(kvtop(folder, "load", "http://127.0.0.1:9"), 1, "no server answers", "127.0.0.1:9")
+    assert_one_line(kvtop(folder, "load", "nobody"), 1, "no engine named nobody")
+
+
+def test_an_engine_without_http_says_how_to_have_it(folder: Path) -> None:
+    with FakeEngine(folder) as engine:
+        assert_one_line(kvtop(folder, "load", engine.name), 1, "serves no HTTP", "--http")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--streams", "3", "--requests", "6"],
+        ["--rate", "50", "--requests", "6", "--burstiness", "0.5"],
+        ["--burst", "6/1", "--requests", "6"],
+        ["--ramp", "0-100", "--requests", "6", "--seconds", "2"],
+        ["--mix", "sharing", "--streams", "2", "--requests", "6", "--length-scale", "0.02"],
+        ["--chats", "2-3", "--streams", "2", "--requests", "6", "--think", "0", "--shared-tokens", "9"],
+        ["--trace", str(DATA / "azure-2023-conv-40.csv"), "--time-scale", "0.01", "--length-scale", "0.05", "--requests", "6"],
+        ["--trace", str(DATA / "mooncake-conversation-60.jsonl"), "--length-scale", "0.02", "--requests", "6", "--time-scale", "0.001"],
+    ],
+    ids=lambda words: words[0] + words[1].rpartition("/")[2][:6],
+)  # fmt: skip
+def test_each_kind_of_load_is_sent_and_told(folder: Path, server: Server, arguments: list[str]) -> None:
+    done = kvtop(folder, "load", server.url, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert "6 sent, 6 answered, 0 failed" in done.stdout
+    for word in ("time to first token", "requests offered", "sent later than due", "P99"):
+        assert word in done.stdout
+    assert len(server.calls) == 6
+    assert done.stderr == ""
+
+
+def test_results_are_kept_and_compared(folder: Path, server: Server) -> None:
+    files = [str(folder / name) for name in ("a.json", "b.json")]
+    for name in files:
+        assert kvtop(folder, "load", server.url, "--requests", "8", "-o", name, "--note", "threads=2").returncode == 0
+    assert_one_line(kvtop(folder, "load", server.url, "-o", files[0]), 2, "exists")
+    kept = json.loads(Path(files[0]).read_text())
+    assert (kept["schema"], kept["notes"], len(kept["requests"])) == ("kvtop.load/1", {"threads": "2"}, 8)
+    done = kvtop(folder, "load", "--compare", *files)
+    assert done.returncode == 0
+    assert "B/A" in done.stdout
+    assert "95 % INTERVAL" in done.stdout
+    assert "not the same" not in done.stdout
+
+
+def test_ctrl_c_gives_the_results_so_far(folder: Path, server: Server) -> None:
+    command = [sys.executable, "-m", "kvtop", "load", server.url, "--streams", "2", "--seconds", "600", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(folder)) as load:
+        try:
+            wait_until(lambda: len(server.calls) > 10, "requests")
+            os.kill(load.pid, signal.SIGINT)
+            out, _ = load.communicate(timeout=60)
+        finally:
+            load.kill()
+    result = json.loads(out)
+    assert result["stopped"]
+    assert result["counts"]["finished"] > 5
+    assert load.returncode == 0
+
+
+def test_none_answered_is_a_failure(folder: Path, server: Server) -> None:
+    async def refuses(call):  # type: ignore[no-untyped-def]
+        await call.answer(429, {"error": {"message": "queue full"}})
+
+    server.behaviours = [refuses] * 5
+    server._script = iter(server.behaviours)
+    done = kvtop(folder, "load", server.url, "--requests", "3")
+    assert done.returncode == 1
+    assert "http_429 x3: HTTP 429: queue full" in done.stdout
