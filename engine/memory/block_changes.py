@@ -55,20 +55,23 @@ class BlockChanges:
             self.copy.patch(blocks)
         return self._runs(blocks), hashes
 
+    def prepare_copy(self) -> ColumnCopy:
+        """Memory for `start_copy`, the same each time: to have it costs milliseconds. Before the engine serves."""
+        if self._copied is None:
+            self._copied = ColumnCopy((*self._columns, self._hash, self._last_use))
+        return self._copied
+
     def start_copy(self) -> ColumnCopy:
         """A copy of what viewers are told of blocks: the columns of a run, then ``hash`` and ``last_use``. The one before it
         must not be read any more."""
-        # The same memory each time: to have it anew costs milliseconds.
-        if self._copied is None:
-            self._copied = ColumnCopy((*self._columns, self._hash, self._last_use))
-        else:
-            self._copied.start()
-        self.copy = self._copied
+        self.copy = self.prepare_copy()
+        self.copy.start()
         return self.copy
 
     def forget(self) -> None:
         """Nobody is to be told of what changed up to now."""
-        np.frombuffer(self._is_dirty, np.uint8)[:] = 0
+        for block in self._dirty:
+            self._is_dirty[block] = 0
         self._dirty.clear()
         self.rehashed.clear()
 

@@ -33,6 +33,7 @@ class Broadcast:
     def open(self) -> None:
         """The empty pool, before anything runs: a viewer need not wait for the first iteration to see it."""
         self._publisher.publish_keyframe(self._telemetry.keyframe())
+        self._telemetry.prepare_keyframes()
 
     def tell(self, step: Step | None) -> bool:
         """What this turn did, and some of a keyframe that somebody waits for. Whether more of that is left to be done."""

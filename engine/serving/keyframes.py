@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from numpy.typing import NDArray
 from engine.memory.block_changes import run_bounds
 from engine.memory.column_copy import ColumnCopy
 from engine.memory.prefix import NO_HASH
-from engine.requests.request import Request
 from engine.serving.json_rows import Column, Hashes, Seconds, json_rows
 from engine.serving.request_facts import RequestFacts
 from engine.tiers.report import TierReport
@@ -39,8 +37,8 @@ class RequestGathering:
         """``anew``: nobody was told of anything yet."""
         self._facts = facts
         self._anew = anew
-        self._left: deque[Request] = deque(facts.everybody())
-        self._to_come = set(map(attrgetter("num"), self._left))
+        self._to_come = facts.everybody()
+        self._left = deque(self._to_come)
         self._gathered: dict[int, dict[str, Any]] = {}
 
     @property
@@ -50,8 +48,7 @@ class RequestGathering:
     def advance(self) -> None:
         """A few requests more."""
         for _ in range(min(REQUESTS_AT_ONCE, len(self._left))):
-            request = self._left.popleft()
-            self._to_come.discard(request.num)
+            request = self._to_come.pop(self._left.popleft())
             if self._facts.is_known(request):
                 self._gathered[request.num] = self._facts.whole(request)
 

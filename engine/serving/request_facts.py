@@ -15,6 +15,9 @@ COUNTS = ("computed_tokens", "output_tokens", "blocks")
 KEPT_FINISHED = 32
 """Finished requests that stay visible before they are forgotten."""
 
+SHED_AT_ONCE = 64
+"""Requests whose told fields are given back a frame."""
+
 
 @dataclass(slots=True)
 class _Told:
@@ -44,6 +47,7 @@ class RequestFacts:
         self._decode_text = decode_text
         self._prompts: dict[int, str | None] = {}
         self._told: dict[int, _Told] = {}
+        self._stale: list[dict[int, _Told]] = []
         self._table_sent: dict[int, tuple[int, tuple[int, int, int]]] = {}
         self._touched: dict[int, Request] = {}
         self._finished: OrderedDict[int, Request] = OrderedDict()
@@ -74,6 +78,7 @@ class RequestFacts:
             touched = [request for request in touched if request.num in self._told or not awaited(request.num)]
         changes = [change for request in touched if (change := self._change(request)) is not None]
         self._touched.clear()
+        self._shed()
         return changes
 
     def take_forgotten(self) -> list[int]:
@@ -87,16 +92,27 @@ class RequestFacts:
             forgotten.append(num)
         return forgotten
 
-    def everybody(self) -> list[Request]:
-        """Every request that is known, live or finished."""
-        live = self._scheduler.requests.values()
+    def _shed(self) -> None:
+        """Gives back some of what nobody knows any more."""
+        if self._stale:
+            last = self._stale[-1]
+            for _ in range(min(SHED_AT_ONCE, len(last))):
+                last.popitem()
+            if not last:
+                self._stale.pop()
+
+    def everybody(self) -> dict[int, Request]:
+        """Every request that is known, live or finished, by num."""
+        live = self._scheduler.requests
         # Beams of a preempted group stand behind their leader; viewers know them and go on to be told what changes.
-        parked = [each for r in live if r.beam is not None for each in r.samples if each in r.beam.seen]
-        return [*live, *parked, *self._finished.values()]
+        parked = {
+            each.num: each for r in live.values() if r.beam is not None for each in r.samples if each in r.beam.seen
+        }
+        return {**live, **parked, **self._finished}
 
     def all(self) -> list[RequestChange]:
         """All that is known of everybody."""
-        return [RequestChange.trusted(self._gather(request)) for request in self.everybody()]
+        return [RequestChange.trusted(self._gather(request)) for request in self.everybody().values()]
 
     def is_known(self, request: Request) -> bool:
         """Not finished so long ago that it is forgotten."""
@@ -115,10 +131,14 @@ class RequestFacts:
         """Nobody is to be told of what changed up to now."""
         self._touched.clear()
         self.take_forgotten()
+        self._shed()
 
     def start_over(self) -> None:
         """Nobody knows anything any more."""
-        self._told.clear()
+        # What was told of ten thousand takes milliseconds to give back: it goes bit by bit.
+        if self._told:
+            self._stale.append(self._told)
+            self._told = {}
         self._table_sent.clear()
         self._touched.clear()
 

@@ -179,6 +179,8 @@ class Telemetry:
             # It may have been the news; while the engine runs, nobody asks for news.
             self._sent_status = self._status()
         self._requests.forget_touched()
+        # Each time: of half a million blocks, gathered while nobody watched, it would take milliseconds.
+        self._engine.scheduler.pool.changes.forget()
         if self._tiers is not None:
             self._tiers.forget()
         return self.log.take()
@@ -193,12 +195,17 @@ class Telemetry:
         """A keyframe has been begun and is not complete."""
         return self._building is not None
 
+    def prepare_keyframes(self) -> None:
+        """Before the engine serves: has the memory that keyframes are gathered in."""
+        self._engine.scheduler.pool.changes.prepare_copy()
+        if self._tiers is not None:
+            self._tiers.prepare_copies()
+
     def begin_keyframe(self) -> None:
         """A keyframe is gathered from now on, by `work_on_keyframe`; after the turn's `frame`, or its `pass_over`."""
         anew, self.passed_over = self.passed_over, False
         if anew:
             self._requests.start_over()
-            self._engine.scheduler.pool.changes.forget()
             self._sent_queue, self._sent_policy_id, self._sent_status = None, -1, None
         changes = self._engine.scheduler.pool.changes
         self._building = KeyframeBuilder(self._requests, changes.start_copy(), self._tiers, anew=anew)

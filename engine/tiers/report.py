@@ -43,6 +43,7 @@ class TierReport:
             self._bases.append(base)
             base += books.slots
         self._sent: list[TierLevel] = []
+        self._prepared: dict[int, ColumnCopy] = {}
         self._copies: dict[int, ColumnCopy] = {}
 
     def take_changes(self) -> tuple[list[BlockRun], list[BlockHash]]:
@@ -60,12 +61,21 @@ class TierReport:
             hashes += [(base + slot, _hex(int(books.hash[slot]))) for slot in slots.tolist()]
         return runs, hashes
 
+    def prepare_copies(self) -> dict[int, ColumnCopy]:
+        """Memory for `start_copies`, the same each time. Before the engine serves."""
+        if not self._prepared:
+            self._prepared = {
+                books.tier: ColumnCopy((books.state, books.owner, books.fill, books.hash, books.last_use))
+                for books in self._tiers.books
+            }
+        return self._prepared
+
     def start_copies(self) -> list[ColumnCopy]:
-        """A copy of each tier's books, which learns of what changes when the frames do."""
-        self._copies = {
-            books.tier: ColumnCopy((books.state, books.owner, books.fill, books.hash, books.last_use))
-            for books in self._tiers.books
-        }
+        """A copy of each tier's books, which learns of what changes when the frames do. Those before it must not be read
+        any more."""
+        self._copies = self.prepare_copies()
+        for copy in self._copies.values():
+            copy.start()
         return list(self._copies.values())
 
     def drop_copies(self) -> None:
