@@ -1,12 +1,22 @@
 """A file's tensors become the model's weights, one after the other."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from engine.model.errors import ModelError
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A tensor of the file. ``heads``: of one whose rows are interleaved, else 0."""
+
+    name: str
+    shape: tuple[int, ...]
+    heads: int = 0
 
 
 class Placer:
@@ -19,31 +29,24 @@ class Placer:
         self.left = set(tensors)
         """Names that nobody has taken."""
 
-    def take(
-        self, shape: tuple[int, ...], *names: str, unpermute: Mapping[str, int] | None = None, plus: float = 0.0
-    ) -> Tensor:
-        """The named tensors joined along their rows. ``unpermute``: heads of those whose rows are interleaved. ``plus``: is
-        added to every element."""
-        parts = []
-        for name in names:
-            if name not in self.left:
-                raise ModelError(f"{self.path}: tensor {name} is missing")
-            self.left.discard(name)
-            parts.append(self._tensors[name])
-        found = [tuple(part.shape) for part in parts]
-        if any(len(each) != len(shape) or each[1:] != shape[1:] for each in found) or (
-            sum(each[0] for each in found) != shape[0]
-        ):
-            shown = " + ".join(str(list(each)) for each in found)
-            raise ModelError(f"{self.path}: {' + '.join(names)} is {shown}, expected {list(shape)}")
-        for place, name in enumerate(names):
-            if unpermute and name in unpermute:
-                parts[place] = rotate_half_rows(parts[place], unpermute[name])
-        joined = torch.cat(parts) if len(parts) > 1 else parts[0]
+    def take(self, *parts: Part, plus: float = 0.0) -> Tensor:
+        """The parts joined along their rows. ``plus``: is added to every element."""
+        taken = [self._read(part) for part in parts]
+        joined = torch.cat(taken) if len(taken) > 1 else taken[0]
         if plus:
             joined = joined.float() + plus
         # A copy in any case: the file may be mapped, and change.
-        return joined.to(device=self.device, dtype=self.dtype, copy=len(parts) == 1).contiguous()
+        return joined.to(device=self.device, dtype=self.dtype, copy=len(taken) == 1).contiguous()
+
+    def _read(self, part: Part) -> Tensor:
+        if part.name not in self.left:
+            raise ModelError(f"{self.path}: tensor {part.name} is missing")
+        self.left.discard(part.name)
+        tensor = self._tensors[part.name]
+        if tuple(tensor.shape) != part.shape:
+            shapes = f"{list(tensor.shape)}, expected {list(part.shape)}"
+            raise ModelError(f"{self.path}: tensor {part.name} is {shapes}")
+        return rotate_half_rows(tensor, part.heads) if part.heads else tensor
 
 
 def rotate_half_rows(weight: Tensor, heads: int) -> Tensor:
