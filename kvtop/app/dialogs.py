@@ -7,7 +7,7 @@ import numpy as np
 from kvtop.protocol import PolicyValue
 from kvtop.protocol.commands import Abort, Compact, Pause, Pin, Preempt, ResetPrefixCache, Resume, Unpin
 from kvtop.state import EngineState, RequestRow
-from kvtop.views.format import count, percent, plural, seconds
+from kvtop.views.format import called, count, percent, plural, seconds
 from kvtop.views.rows import clean
 from panels.dialogs.confirm_form import ConfirmForm
 from panels.dialogs.policy_form import PolicyForm
@@ -67,7 +67,7 @@ def _end_with_it(row: RequestRow) -> list[str]:
 
 def abort_form(state: EngineState, row: RequestRow) -> ConfirmForm:
     return ConfirmForm(
-        title=f"abort {clean(row.name)}?",
+        title=f"abort {called(row.name)}?",
         sentences=(
             _holds(row),
             "It ends now and its client gets no more tokens. Its blocks are released; full ones stay in the prefix cache.",
@@ -84,7 +84,7 @@ def preempt_form(state: EngineState, row: RequestRow) -> ConfirmForm:
     beams = [f"All {count(row.siblings)} beams of its search are preempted with it."] if row.score is not None else []
     cost = f" So far it had {seconds(sum(spent))} of prefill and decode in ended phases." if spent else ""
     return ConfirmForm(
-        title=f"preempt {clean(row.name)}?",
+        title=f"preempt {called(row.name)}?",
         sentences=(
             _holds(row),
             "It gives up its blocks, waits again, and is computed anew except for what the prefix cache still has then."
@@ -109,13 +109,13 @@ def pin_form(state: EngineState, row: RequestRow) -> ConfirmForm:
         )
     sentences.append(_all_pinned(state))
     command = Pin(id=f"pin-{row.num}", run=state.run, request=row.num)
-    return ConfirmForm(f"pin {clean(row.name)}?", sentences, "Pin", command, void_if=_forgotten(row))
+    return ConfirmForm(f"pin {called(row.name)}?", sentences, "Pin", command, void_if=_forgotten(row))
 
 
 def unpin_form(state: EngineState, row: RequestRow) -> ConfirmForm:
     known = f" {plural(row.pinned_blocks, 'block')} of it are pinned now." if row.pinned_blocks else ""
     return ConfirmForm(
-        title=f"unpin {clean(row.name)}?",
+        title=f"unpin {called(row.name)}?",
         sentences=(
             f"What was pinned for it can be evicted again as soon as no request holds it.{known}",
             "Blocks that another pin holds too stay pinned.",
@@ -161,7 +161,7 @@ def _to_move(state: EngineState) -> list[str]:
     nums, counts = np.unique(owners[owners >= 0], return_counts=True)
     most = sorted(zip(counts.tolist(), nums.tolist(), strict=True), reverse=True)
     rows: Mapping[int, RequestRow] = state.requests or {}
-    named = [f"{count(n)} of {clean(rows[num].name, 32) if num in rows else f'#{num}'}" for n, num in most[:3]]
+    named = [f"{count(n)} of {called(rows[num].name, 24) if num in rows else f'#{num}'}" for n, num in most[:3]]
     if len(most) > 3:
         named.append(f"{count(sum(n for n, _ in most[3:]))} of {plural(len(most) - 3, 'other request')}")
     if unowned := int((owners < 0).sum()):

@@ -14,6 +14,7 @@ from kvtop.errors import one_line
 from kvtop.sources.discover import Found
 from kvtop.sources.socket import SocketSource
 from kvtop.state import EngineState
+from kvtop.views.format import called
 
 WITHIN = 5.0
 """Seconds to wait for the engines' figures; those that are slower are listed without."""
@@ -85,8 +86,8 @@ def _row(fact: dict[str, Any]) -> list[str]:
     return [
         fact["name"],
         "alive" if fact["alive"] else f"down: {fact['detail']}",
-        one_line(fact["kind"] or "–", 16),
-        one_line(fact["model"] or "–", 32),
+        called(fact["kind"] or "–", 16),
+        called(fact["model"] or "–", 32),
         number(fact["pid"]),
         age(fact["uptime_s"]),
         "–" if usage is None else f"{100 * usage:.0f} %",

@@ -8,6 +8,7 @@ from kvtop.errors import UserError, one_line
 from kvtop.protocol.places import CONTROL_SUFFIX, OBSERVE_SUFFIX, PlaceError, places, valid_name
 from kvtop.sources.discover import Found, Search, look, search
 from kvtop.state import EngineState
+from kvtop.views.format import called
 
 START_ONE = "start one: kvtop demo"
 
@@ -145,7 +146,7 @@ def _chosen(alive: list[Found]) -> Found:
         model = (
             ""
             if found.hello is None
-            else f"  {one_line(found.hello.engine.kind, 20)}  {one_line(found.hello.model.name, 40)}"
+            else f"  {called(found.hello.engine.kind, 20)}  {called(found.hello.model.name, 40)}"
         )
         print(f"{number:3}  {name}{model}")
     while True:

@@ -6,7 +6,7 @@ from kvtop.views.block_states import role_of
 from kvtop.views.cells import owner_role
 from kvtop.views.exposure import message_rows, not_exposed
 from kvtop.views.fit import Part, Span, fit, part
-from kvtop.views.format import age, count, plural, short
+from kvtop.views.format import age, called, count, plural
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Role, Row, clean
 
@@ -46,7 +46,7 @@ def block_line_row(
         spans: list[Span] = []
         for number, (row, place) in enumerate(found[:named]):
             spans.append((", " if number else "", Role.DIM))
-            spans.append((short(row.name, 16), owner_role(row.num)))
+            spans.append((called(row.name, 16), owner_role(row.num)))
             spans.append((f" [{place // groups}]", Role.TEXT))
         spans += [(f" +{count(len(found) - named)}", Role.DIM)] if named < len(found) else []
         forms.append(spans)
@@ -118,7 +118,7 @@ def _owners(state: EngineState, blocks: BlockArrays, block: int) -> Part:
         return part(
             9,
             (
-                (f"holds KV of {short(holder.name, 24)}", owner_role(holder.num)),
+                (f"holds KV of {called(holder.name, 24)}", owner_role(holder.num)),
                 (", which is swapped out" if holder.state == "swapped" else "", Role.DIM),
             ),
         )
@@ -134,7 +134,7 @@ def _owners(state: EngineState, blocks: BlockArrays, block: int) -> Part:
             for number, (row, place) in enumerate(found[:named]):
                 logical = place // groups
                 spans.append((", " if number else "", Role.DIM))
-                spans.append((short(row.name, 24), owner_role(row.num)))
+                spans.append((called(row.name, 24), owner_role(row.num)))
                 span = f" (tokens {logical * size}…{(logical + 1) * size - 1})" if size and tokens else ""
                 spans.append((f" logical {logical}{span}", Role.TEXT))
             if named < len(found):

@@ -9,7 +9,7 @@ from kvtop.views.block_detail import state_name, tier_of
 from kvtop.views.block_states import role_of
 from kvtop.views.exposure import message_rows, not_exposed
 from kvtop.views.fit import Span, exactly, fit, line, part, wrap
-from kvtop.views.format import count, fixed, percent, plural, short, size
+from kvtop.views.format import called, count, fixed, percent, plural, size
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Role, Row, clean
 
@@ -81,7 +81,7 @@ def _summary(state: EngineState, request: RequestRow, width: int) -> Row:
     others = ", ".join(f"{count(n)} {name}" for name, n in states.most_common() if name not in ("active", "shared"))
     return fit(
         [
-            part(99, ((short(request.name, 32), Role.STRONG),)),
+            part(99, ((called(request.name), Role.STRONG),)),
             part(90, clean(request.state or ""), ""),
             part(80, plural(len(request.held), "block")),
             part(79, _given_up(request), ""),
@@ -116,7 +116,7 @@ def _sample(state: EngineState, request: RequestRow) -> str:
     text = f"{place} of {count(request.siblings)}" + (f" {kind}s" if request.sibling is None else "")
     if request.group is not None and request.group != request.num:
         first = state.request(request.group)
-        text += f" of {short(first.name, 24) if first else f'#{request.group}'}"
+        text += f" of {called(first.name, 24) if first else f'#{request.group}'}"
     return text if request.score is None else f"{text}, log-probability {request.score:.3f}"
 
 
@@ -161,7 +161,7 @@ def _partners(state: EngineState, request: RequestRow, shown: list[int]) -> dict
     if not wanted or state.requests is None:
         return {}
     return {
-        block: [clean(other.name, 64) for other in rows if other.num != request.num]
+        block: [other.name for other in rows if other.num != request.num]
         for block, rows in state.requests.holding(wanted).items()
     }
 
@@ -184,8 +184,22 @@ def _entry(state: EngineState, place: int, block: int, partners: list[str], widt
         return line(spans, width)
     spans += _physical(state, blocks, block, size, _hash_width(width))
     if partners:
-        spans.append((f"  {', '.join(partners[:8])}{'…' if len(partners) > 8 else ''}", role_of("shared")))
+        room = width - sum(len(text) for text, _ in spans) - 2
+        spans.append((f"  {_in_room(partners, room)}", role_of("shared")))
     return line(spans, width)
+
+
+def _in_room(names: list[str], room: int) -> str:
+    """As many of ``names`` as ``room`` cells have room for, each as long as it can be, and how many more there are."""
+    for width in (24, 16, 12, 8):
+        text = ", ".join(called(name, width) for name in names)
+        if len(text) <= room:
+            return text
+    for shown in range(min(len(names) - 1, room // 2), 0, -1):
+        text = f"{', '.join(called(name, 8) for name in names[:shown])} +{len(names) - shown}"
+        if len(text) <= room:
+            return text
+    return f"{len(names)} others" if len(names) > 1 else called(names[0], room)
 
 
 def _physical(state: EngineState, blocks: BlockArrays, block: int, size: int | None, hashed: int) -> list[Span]:

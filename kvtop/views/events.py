@@ -7,7 +7,7 @@ from kvtop.protocol import ROUTINE_EVENTS, Event
 from kvtop.state import EngineState, LogEntry, Marker
 from kvtop.views.exposure import message_rows, not_exposed
 from kvtop.views.fit import blank, line
-from kvtop.views.format import clock, count, plural, seconds, serial, value
+from kvtop.views.format import NAME_WIDTH, called, clock, count, plural, seconds, serial, value
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Role, Row, clean
 
@@ -17,9 +17,9 @@ _WIDE = 100
 _SEVERITY = {"info": Role.TEXT, "warn": Role.WARN, "error": Role.BAD}
 
 
-def _who(num: int | None, name: str | None) -> str:
-    if name:
-        return clean(name, 64)
+def _who(num: int | None, id: str | None, width: int = NAME_WIDTH) -> str:
+    if id:
+        return called(id, width)
     return "?" if num is None else f"#{count(num)}"
 
 
@@ -55,9 +55,9 @@ def _preempt(event: Event) -> str:
 
 
 def _preempt_short(event: Event) -> str:
-    """The same for a narrow screen: victim, cause and cost in 70 cells where ids are short."""
-    by = f" by {_who(event.by, event.by_id)}" if event.by is not None or event.by_id else _commander(event)
-    text = f"preempt {_who(event.request, event.request_id)}{by}"
+    """The same for a narrow screen: victim, cause and cost in 70 cells."""
+    by = f" by {_who(event.by, event.by_id, 16)}" if event.by is not None or event.by_id else _commander(event)
+    text = f"preempt {_who(event.request, event.request_id, 16)}{by}"
     if event.need_blocks is not None:
         text += f": need {count(event.need_blocks)}"
         text += f", {count(event.free_blocks)} free" if event.free_blocks is not None else ""

@@ -10,8 +10,8 @@ UNKNOWN = "–"
 HUGE = "huge"
 """For what no engine counts (above 10^15): something is wrong with the source, and the column keeps its width."""
 
-NAME_WIDTH = 24
-"""Cells that a sentence gives a name."""
+NAME_WIDTH = 41
+"""Cells that a sentence gives a name: as many as ids of chat completions have."""
 
 Number = int | float | None
 
@@ -183,7 +183,7 @@ def ends(text: str, width: int) -> str:
     return whole(f"{text[:head]}…{text[head + 1 - width :]}")
 
 
-def name(text: str, width: int = NAME_WIDTH) -> str:
+def called(text: str, width: int = NAME_WIDTH) -> str:
     """A name from outside within a sentence, in at most ``width`` cells: like `ends`, without padding."""
     return ends(text, width).rstrip() if len(text) > width else clean(text)
 

@@ -5,7 +5,7 @@ from kvtop.state.ledger import contradictions
 from kvtop.state.rates import Rates
 from kvtop.views.definition import LONG_WINDOW, RATE_WINDOW
 from kvtop.views.fit import Part, Span, cut, fit, line, part
-from kvtop.views.format import age, clock, count, percent, plural, rate, seconds, serial, short
+from kvtop.views.format import age, called, clock, count, percent, plural, rate, seconds, serial, short
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.limit import OVER, batch_text, spent
 from kvtop.views.policies import policy_parts
@@ -49,12 +49,12 @@ def _identity(state: EngineState, now: float, width: int, held: float | None) ->
     name, kind = clean(hello.engine.name, 128), clean(hello.engine.kind, 64)
     version = clean(hello.engine.version, 64)
     who: list[tuple[Span, ...]] = [
-        ((short(name, 40), Role.TITLE), (f" {kind} {version}", Role.DIM)),
-        ((short(name, 24), Role.TITLE), (f" {kind}", Role.DIM)),
-        ((short(name, 12), Role.TITLE),),
+        ((called(name, 40), Role.TITLE), (f" {kind} {version}", Role.DIM)),
+        ((called(name, 24), Role.TITLE), (f" {kind}", Role.DIM)),
+        ((called(name, 12), Role.TITLE),),
     ]
     model = clean(hello.model.name, 256)
-    forms: list[tuple[Span, ...]] = [((short(model, size), Role.STRONG),) for size in (48, 32, 24, 16)]
+    forms: list[tuple[Span, ...]] = [((called(model, size), Role.STRONG),) for size in (48, 32, 24, 16)]
     parts = [part(30, *_distinct(who)), part(31, *_distinct(forms))]
     if hello.model.random_weights:
         parts.append(part(90, (("RANDOM WEIGHTS", Role.BAD),), (("RANDOM", Role.BAD),)))

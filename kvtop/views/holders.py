@@ -4,7 +4,7 @@ from kvtop.state import EngineState
 from kvtop.views.cells import owner_letter, owner_role
 from kvtop.views.exposure import not_exposed
 from kvtop.views.fit import Span, exactly, line
-from kvtop.views.format import count, percent, short
+from kvtop.views.format import called, count, percent
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Role, Row
 
@@ -21,7 +21,7 @@ def holder_rows(state: EngineState, width: int, height: int, glyphs: Glyphs = UN
         share = f" {percent((row.block_count or 0) / total)}" if total else ""
         entry: list[Span] = [
             (f"{owner_letter(row.num)} ", owner_role(row.num)),
-            (short(row.name, 20), owner_role(row.num)),
+            (called(row.name, 20), owner_role(row.num)),
             (f" {count(row.block_count)}", Role.STRONG),
             (share + "  ", Role.DIM),
         ]

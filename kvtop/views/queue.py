@@ -4,7 +4,7 @@ from kvtop.state import EngineState, RequestRow
 from kvtop.views.block_states import role_of
 from kvtop.views.exposure import message_rows, not_exposed
 from kvtop.views.fit import Part, exactly, fit, part
-from kvtop.views.format import UNKNOWN, count, plural, seconds, short
+from kvtop.views.format import UNKNOWN, called, count, plural, seconds
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Role, Row, clean
 from kvtop.views.verdict import request_name, verdict_rows, waiting_count
@@ -56,8 +56,8 @@ def queue_rows(
 
 def _waiting(state: EngineState, num: int, place: int, width: int, mono: float | None) -> Row:
     row = state.request(num)
-    name = short(request_name(state, num), 24)
-    head = part(9, ((f"{place:>3} ", Role.DIM), (name, Role.STRONG if place == 1 else Role.TEXT)))
+    who = request_name(state, num, width=24)
+    head = part(9, ((f"{place:>3} ", Role.DIM), (who, Role.STRONG if place == 1 else Role.TEXT)))
     return fit([head, *(_facts(row, mono) if row else ())], width)
 
 
@@ -75,7 +75,7 @@ def _facts(row: RequestRow, mono: float | None) -> list[Part]:
     if row.priority is not None:
         parts.append(part(5, f"priority {count(row.priority)}", ""))
     if row.label and row.label not in row.name:
-        parts.append(part(4, short(row.label, 16), ""))
+        parts.append(part(4, called(row.label, 16), ""))
     if row.reserved_blocks:
         parts.append(part(3, f"would take {plural(row.reserved_blocks, 'block')}", ""))
     return [p for p in parts if p.forms[0] and p.forms[0][0][0] != UNKNOWN]

@@ -84,7 +84,7 @@ _BETWEEN = bytes((Role.TEXT,))
 def _aligned(text: str, column: Column, size: int) -> str:
     """In exactly ``size`` cells."""
     if column.left:
-        return ends(text, size) if column.name == "id" else fixed(text, size)
+        return ends(text, size) if column.name in ("id", "label") else fixed(text, size)
     if len(text) > size:
         # Rather its first number whole than two of them cut.
         text = _JOINTS.split(text)[0]

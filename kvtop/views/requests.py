@@ -6,7 +6,7 @@ from kvtop.state import EngineState
 from kvtop.views.columns import COLUMNS, Columns, columns_for
 from kvtop.views.exposure import message_rows, not_exposed
 from kvtop.views.fit import cut, exactly, line
-from kvtop.views.format import count, name, short
+from kvtop.views.format import called, count, short
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.request_line import RequestLine, request_line
 from kvtop.views.request_order import Found, RequestOrder
@@ -114,7 +114,7 @@ def why_not_in_sight(state: EngineState, view: RequestsView, height: int, now: f
     first = _clamped(view.offset, len(those), height - 1)
     if not first <= place < first + height - 1:
         why = " when it ended" if row.finished else ""
-        return f"{name(row.name)}, selected, moved out of sight{why}; j and k go back"
+        return f"{called(row.name, 24)}, selected, moved out of sight{why}; j and k go back"
     return None
 
 

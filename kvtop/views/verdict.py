@@ -4,19 +4,19 @@ from kvtop.protocol import Verdict
 from kvtop.state import EngineState
 from kvtop.views.exposure import not_exposed
 from kvtop.views.fit import Span, wrap
-from kvtop.views.format import count, plural
+from kvtop.views.format import NAME_WIDTH, called, count, plural
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Role, Row, clean
 
 
-def request_name(state: EngineState, num: int | None, known: str | None = None) -> str:
-    """What to call a request: its id by the message, else by the table, else ``#num``."""
+def request_name(state: EngineState, num: int | None, known: str | None = None, width: int = NAME_WIDTH) -> str:
+    """What to call a request: its id by the message, else by the table, else ``#num``; in at most ``width`` cells."""
     if known:
-        return clean(known, 64)
+        return called(known, width)
     if num is None:
         return "?"
     row = state.requests.get(num) if state.requests else None
-    return clean(row.name, 64) if row else f"#{count(num)}"
+    return called(row.name, width) if row else f"#{count(num)}"
 
 
 def verdict_sentence(state: EngineState) -> str:
