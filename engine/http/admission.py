@@ -140,5 +140,5 @@ def form_of(order: Order, served: Served, outputs: Outputs, created: int) -> tup
     """How its answer is written, and its id: that of its request, on the screen too; of several the first's."""
     asked, name, model = order.asked, outputs.handles[0].id, order.asked.model or served.names[0]
     if isinstance(asked, ChatRequest):
-        return ChatForm(asked, name, model, created, order.prompts), name
-    return CompletionForm(asked, name, model, created, order.prompts), name
+        return ChatForm(asked, served.text, name, model, created, order.prompts), name
+    return CompletionForm(asked, served.text, name, model, created, order.prompts), name

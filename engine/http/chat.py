@@ -7,6 +7,7 @@ from pydantic import Field
 
 from engine.http.errors import invalid
 from engine.http.gate import Text
+from engine.http.logprobs import chat_logprobs
 from engine.http.schema import Common
 from engine.requests.stream import Output
 
@@ -55,9 +56,10 @@ def chat_prompt(
 class ChatForm:
     """Answers to ``asked``. ``name``: their id."""
 
-    def __init__(self, asked: ChatRequest, name: str, model: str, created: int, prompts: list[list[int]]) -> None:
-        self._asked = asked
-        self._prompts = prompts
+    def __init__(
+        self, asked: ChatRequest, text: Text, name: str, model: str, created: int, prompts: list[list[int]]
+    ) -> None:
+        self._asked, self._text, self._prompts = asked, text, prompts
         kind: Literal["chat.completion", "chat.completion.chunk"]
         kind = "chat.completion.chunk" if asked.stream else "chat.completion"
         self._head = {"id": name, "object": kind, "created": created, "model": model}
@@ -79,7 +81,16 @@ class ChatForm:
     def _choice(
         self, place: int, choice: int, output: Output, name: str, said: dict[str, Any], *, first: bool
     ) -> dict[str, Any]:
-        told: dict[str, Any] = {"index": choice, name: said, "logprobs": None, "finish_reason": output.finish_reason}
+        logprobs = None
+        if self._asked.logprobs:
+            logprobs = chat_logprobs(self._text, output.logprobs, as_ids=self._asked.return_tokens_as_token_ids)
+        told: dict[str, Any] = {
+            "index": choice,
+            name: said,
+            "logprobs": logprobs,
+            "finish_reason": output.finish_reason,
+            "stop_reason": output.stop_reason,
+        }
         if self._asked.return_token_ids:
             told["token_ids"] = list(output.token_ids)
             if first:

@@ -4,6 +4,7 @@ from typing import Any
 
 from engine.http.errors import invalid
 from engine.http.gate import Text
+from engine.http.logprobs import CompletionLogprobs
 from engine.http.schema import Common
 from engine.requests.stream import Output
 
@@ -41,9 +42,11 @@ class CompletionRequest(Common):
 class CompletionForm:
     """Answers to ``asked``. ``name``: their id."""
 
-    def __init__(self, asked: CompletionRequest, name: str, model: str, created: int, prompts: list[list[int]]) -> None:
-        self._asked = asked
-        self._prompts = prompts
+    def __init__(
+        self, asked: CompletionRequest, text: Text, name: str, model: str, created: int, prompts: list[list[int]]
+    ) -> None:
+        self._asked, self._text, self._prompts = asked, text, prompts
+        self._logprobs: dict[int, CompletionLogprobs] = {}
         self._head = {"id": name, "object": "text_completion", "created": created, "model": model}
 
     def head(self) -> dict[str, Any]:
@@ -59,11 +62,20 @@ class CompletionForm:
         told: dict[str, Any] = {
             "index": choice,
             "text": output.text,
-            "logprobs": None,
+            "logprobs": self._written(choice, output),
             "finish_reason": output.finish_reason,
+            "stop_reason": output.stop_reason,
         }
         if self._asked.return_token_ids:
             told["token_ids"] = list(output.token_ids)
             if first:
                 told["prompt_token_ids"] = self._prompts[place]
         return told
+
+    def _written(self, choice: int, output: Output) -> dict[str, Any] | None:
+        if self._asked.logprobs is None:
+            return None
+        if (logprobs := self._logprobs.get(choice)) is None:
+            as_ids = self._asked.return_tokens_as_token_ids
+            logprobs = self._logprobs[choice] = CompletionLogprobs(self._text, as_ids=as_ids)
+        return logprobs.write(output.logprobs)

@@ -1,10 +1,9 @@
-"""What answers are made of, whatever their form: choices that grow, the tokens they took, and how tokens are written."""
+"""What answers are made of, whatever their form: choices that grow, and the tokens they took."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from engine.http.gate import Text
 from engine.requests.stream import Output
 
 
@@ -51,6 +50,8 @@ class Choice:
             last.finish_reason,
             last.detail,
             last.usage,
+            tuple(each for piece in self.pieces for each in piece.logprobs),
+            last.stop_reason,
         )
 
 
@@ -72,14 +73,3 @@ class Form(Protocol):
     def piece(self, place: int, choice: int, output: Output, *, first: bool) -> dict[str, Any]:
         """What is new of it. ``first``: nothing of it has been told before."""
         ...
-
-
-def token_text(text: Text, token: int, *, as_id: bool) -> str:
-    """One token as a client reads it: part of a character as ``bytes:\\x…``, as OpenAI writes it."""
-    if as_id:
-        return f"token_id:{token}"
-    data = text.token_bytes(token)
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)

@@ -38,6 +38,8 @@ class Text(Protocol):
 
     def token_bytes(self, token: int) -> bytes: ...
 
+    def token_name(self, token: int) -> str: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Served:

@@ -10,8 +10,8 @@ from engine.http.admission import check_model
 from engine.http.bodies import parse_body, read_body
 from engine.http.chat import chat_prompt
 from engine.http.errors import invalid, refused
-from engine.http.form import token_text
 from engine.http.gate import Gate, Served
+from engine.http.logprobs import token_text
 from engine.http.schema import Given, read_fields
 from engine.http.settings import HttpLimits
 from engine.http.work import away
@@ -64,7 +64,7 @@ class Tokens:
                 )
         except ValueError as error:
             raise refused(error) from None
-        strings = [token_text(served.text, token, as_id=False) for token in ids] if asked.return_token_strs else None
+        strings = [token_text(served.text, token) for token in ids] if asked.return_token_strs else None
         return {"count": len(ids), "max_model_len": served.context, "tokens": ids, "token_strs": strings}
 
     def _text(self, body: bytes, served: Served) -> dict[str, Any]:

@@ -40,6 +40,10 @@ class TextTokenizer(Protocol):
         """UTF-8 bytes of one token, possibly part of a character; a special token's are empty."""
         ...
 
+    def token_name(self, token: int) -> str:
+        """One of the vocabulary as that spells it, special ones included."""
+        ...
+
     def decode(self, ids: Iterable[int]) -> str:
         """Text without special tokens; bytes that are not UTF-8 become U+FFFD."""
         ...
@@ -68,6 +72,10 @@ class ByteTokenizer:
         if 0 <= token < 256:
             return bytes([token])
         return b"" if token <= self.STOP else "·".encode()
+
+    def token_name(self, token: int) -> str:
+        names = {self.START: _CHATML_START, self.END: _CHATML_END, self.STOP: "<|endoftext|>"}
+        return names.get(token) or self.token_bytes(token).decode("latin-1" if token < 256 else "utf-8")
 
     def decode(self, ids: Iterable[int]) -> str:
         return b"".join(map(self.token_bytes, ids)).decode("utf-8", errors="replace")

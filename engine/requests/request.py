@@ -165,6 +165,16 @@ class Request:
         return self.admissions == 1 and self.first_sample in (None, self.num)
 
     @property
+    def stopped_by(self) -> int | str | None:
+        """The stop token or stop string of its own that ended it; None for the model's end of sequence, and where none did."""
+        if self.finish_reason is not FinishReason.STOP:
+            return None
+        last = self.token_ids[-1]
+        if last in self.stop_ids:
+            return last if last in self.stop.token_ids else None
+        return None if self.text is None else self.text.matched
+
+    @property
     def ttft(self) -> float | None:
         """Seconds from arrival to the first output token; None before it."""
         return None if self.first_token is None else max(0.0, self.first_token - self.arrival)

@@ -29,7 +29,8 @@ class Output:
 
     ``text``: empty where the engine has no tokenizer, and while characters or stop strings are incomplete. The last one of
     an output has ``finish_reason`` (stop, length, abort, error), ``detail`` where that does not say all, and ``usage``.
-    ``logprobs``: one for each of ``token_ids`` where the request asked for them, else none.
+    ``logprobs``: one for each of ``token_ids`` where the request asked for them, else none. ``stop_reason``: with the reason
+    stop, the request's own stop string or stop token that did it.
     """
 
     index: int
@@ -39,6 +40,7 @@ class Output:
     detail: str | None = None
     usage: Usage | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
+    stop_reason: int | str | None = None
 
 
 @dataclass(slots=True)
@@ -51,10 +53,11 @@ class _Unread:
     finish_reason: str | None = None
     detail: str | None = None
     usage: Usage | None = None
+    stop_reason: int | str | None = None
 
     def joined(self, index: int) -> Output:
-        ids, text = tuple(self.token_ids), "".join(self.text)
-        return Output(index, ids, text, self.finish_reason, self.detail, self.usage, tuple(self.logprobs))
+        ids, text, logprobs = tuple(self.token_ids), "".join(self.text), tuple(self.logprobs)
+        return Output(index, ids, text, self.finish_reason, self.detail, self.usage, logprobs, self.stop_reason)
 
 
 class OutputStream:
@@ -89,12 +92,20 @@ class OutputStream:
                 unread.text.append(text)
                 self._tell()
 
-    def end(self, index: int, reason: str, detail: str | None = None, usage: Usage | None = None) -> None:
+    def end(
+        self,
+        index: int,
+        reason: str,
+        detail: str | None = None,
+        usage: Usage | None = None,
+        stop_reason: int | str | None = None,
+    ) -> None:
         """The output is complete. Only its first end counts."""
         with self._news:
             if index in self._open:
                 unread = self._unread_of(index)
                 unread.finish_reason, unread.detail, unread.usage = reason, detail, usage
+                unread.stop_reason = stop_reason
                 self._open.remove(index)
                 self._tell()
 

@@ -34,7 +34,8 @@ class _Outlet:
         if ended:
             usage = Usage(request.prompt_tokens, request.cached, request.output_tokens, request.log_probability)
             reason = request.finish_reason or FinishReason.ABORT
-            self.stream.end(index, str(reason), request.finish_detail or self.members[0].finish_detail, usage)
+            detail = request.finish_detail or self.members[0].finish_detail
+            self.stream.end(index, str(reason), detail, usage, request.stopped_by)
 
 
 class Outlets:

@@ -1,0 +1,71 @@
+"""How the engine is, as those see it who decide whether to send it anything."""
+
+import time
+
+import pytest
+
+from engine.http.listener import HttpServer
+from engine.http.settings import HttpConfig
+from engine.serving.watchdog import Alarm, Trouble
+from tests.engine.http.kit import Serving
+
+
+def status(serving: Serving) -> tuple[int, str]:
+    code, answer, _ = serving.ask("/health", method="GET")
+    return code, answer["status"]
+
+
+def test_while_the_model_loads_it_is_starting() -> None:
+    http = HttpServer(HttpConfig("127.0.0.1", 0), pytest.fail)
+    http.start()
+    asking = Serving.__new__(Serving)
+    asking.http = http
+    try:
+        assert status(asking) == (503, "starting")
+        code, answer, headers = asking.ask("/v1/completions", {"prompt": "x"})
+        assert (code, answer["error"]["code"], headers["retry-after"]) == (503, "starting", "2")
+        assert asking.ask("/v1/models", method="GET")[0] == 503
+        assert asking.ask("/version", method="GET")[0] == 200
+    finally:
+        http.stop()
+
+
+def test_it_serves(serving: Serving) -> None:
+    assert status(serving) == (200, "serving")
+
+
+def test_the_watchdogs_alarm_makes_it_stuck(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    grave = Alarm(Trouble.NO_TOKENS, "error", "iterations go on but nobody gets a token", 0.0)
+    held_up = Alarm(Trouble.HEAD_REFUSED, "warn", "the head of the queue is refused", 0.0)
+    paused = Alarm(Trouble.PAUSED, "warn", "paused with work", 0.0)
+    for alarm, code in ((grave, 503), (held_up, 200), (paused, 503)):
+        monkeypatch.setattr(type(serving.server._watchdog), "look", lambda *_: [])
+        monkeypatch.setattr(serving.server._watchdog, "alarm", alarm)
+        serving.until(lambda code=code: serving.ask("/health", method="GET")[0] == code)
+        answer = serving.ask("/health", method="GET")[1]
+        assert answer == ({"status": "stuck", "detail": alarm.text} if code == 503 else {"status": "serving"})
+    monkeypatch.setattr(serving.server._watchdog, "alarm", None)
+    serving.until(lambda: status(serving) == (200, "serving"))
+
+
+def test_an_iteration_that_does_not_end_makes_it_stuck(own: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watchdog cannot tell: it looks once an iteration."""
+    run, holds = own.engine.runner.run, [True]
+
+    def hanging(*given: object) -> object:
+        while holds[0]:
+            time.sleep(0.001)
+        return run(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(own.engine.runner, "run", hanging)
+    raw = own.open("/v1/completions", {"prompt": "x", "max_tokens": 1})
+    own.until(lambda: own.engine.scheduler.running)
+    clock = own.engine.clock
+    monkeypatch.setattr(own.engine, "clock", lambda: clock() + 100.0)
+    code, answer, _ = own.ask("/health", method="GET")
+    assert (code, answer["status"]) == (503, "stuck")
+    assert "an iteration has taken 1" in answer["detail"]
+    monkeypatch.setattr(own.engine, "clock", clock)
+    holds[0] = False
+    own.until(lambda: status(own) == (200, "serving"))
+    raw.close()
