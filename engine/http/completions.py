@@ -36,7 +36,7 @@ class CompletionRequest(Common):
 
     def prompts(self, text: Text) -> list[list[int]]:
         """Token ids of each prompt."""
-        return [text.encode(each) if isinstance(each, str) else each for each in self.texts()]
+        return [text.encode_prompt(each) if isinstance(each, str) else each for each in self.texts()]
 
 
 class CompletionForm:

@@ -23,6 +23,8 @@ class TokenizeRequest(Given):
     model: str | None = None
     prompt: str | None = None
     messages: list[dict[str, Any]] | None = None
+    add_special_tokens: bool = True
+    """With what the model begins every prompt with; of a prompt alone."""
     add_generation_prompt: bool = True
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
     return_token_strs: bool = False
@@ -54,7 +56,8 @@ class Tokens:
             raise invalid("prompt: give either prompt or messages", "prompt")
         try:
             if asked.prompt is not None:
-                ids = served.text.encode(asked.prompt)
+                encode = served.text.encode_prompt if asked.add_special_tokens else served.text.encode
+                ids = encode(asked.prompt)
             else:
                 ids = chat_prompt(
                     served.text,

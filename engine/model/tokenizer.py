@@ -74,7 +74,7 @@ class ByteTokenizer:
         return b"" if token <= self.STOP else "·".encode()
 
     def token_name(self, token: int) -> str:
-        names = {self.START: _CHATML_START, self.END: _CHATML_END, self.STOP: "<|endoftext|>"}
+        names = {self.START: CHATML_START, self.END: CHATML_END, self.STOP: "<|endoftext|>"}
         return names.get(token) or self.token_bytes(token).decode("latin-1" if token < 256 else "utf-8")
 
     def decode(self, ids: Iterable[int]) -> str:

@@ -69,8 +69,8 @@ class VocabularyTokenizer:
         return known
 
     def token_name(self, token: int) -> str:
-        """The token as the vocabulary spells it, special ones included."""
-        return self._names[token]
+        """The token as the vocabulary spells it, special ones included. Models have rows for more than it spells."""
+        return self._names.get(token) or f"<token {token}>"
 
     def decode(self, ids: Iterable[int]) -> str:
         text = b"".join(map(self.token_bytes, ids)).decode("utf-8", errors="replace")
