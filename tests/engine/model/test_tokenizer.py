@@ -52,6 +52,65 @@ def test_digits_never_merge(bpe: VocabularyTokenizer) -> None:
     assert _names(other, other.encode("12")) == ["12"]
 
 
+_SPLIT_MERGES = ["1 2", "12 3", "123 4", "' S", "( a", "a b", "! Ċ", "Ġ a"]
+
+
+@pytest.mark.parametrize(
+    ("pre", "text", "names"),
+    [
+        ("gpt-2", "1234", ["1234"]),
+        ("default", "1234", ["123", "4"]),
+        ("llama-bpe", "1234", ["123", "4"]),
+        ("qwen2", "1234", ["1", "2", "3", "4"]),
+        ("smollm", "1234", ["1", "2", "3", "4"]),
+        ("gpt-2", "x'S", ["x", "'", "S"]),
+        ("llama-bpe", "x'S", ["x", "'S"]),
+        ("qwen2", "x'S", ["x", "'S"]),
+        ("gpt-2", "!\n", ["!", "Ċ"]),
+        ("llama-bpe", "!\n", ["!Ċ"]),
+        ("default", "(ab", ["(", "ab"]),
+        ("qwen2", "(ab", ["(a", "b"]),
+        ("qwen2", "a\u0308", ["Ã", "¤"]),
+        ("llama-bpe", "a\u0308", ["a", "Ì", "Ī"]),
+        ("llama-bpe", "  a", ["Ġ", "Ġa"]),
+    ],
+)
+def test_each_kind_splits_in_its_own_way_before_it_merges(pre: str, text: str, names: list[str]) -> None:
+    vocabulary = sorted(byte_alphabet()) + [merge.replace(" ", "") for merge in _SPLIT_MERGES]
+    fields = _fields(
+        ggml__pre=pre,
+        ggml__merges=_SPLIT_MERGES,
+        ggml__tokens=vocabulary,
+        ggml__token_type=[1] * len(vocabulary),
+    )
+    tokenizer = gguf_tokenizer(fields)
+    assert _names(tokenizer, tokenizer.encode(text)) == names
+    assert tokenizer.decode(tokenizer.encode("It's (ab) 12345!\n\n  end")) == "It's (ab) 12345!\n\n  end"
+
+
+def test_a_word_that_is_a_token_is_taken_whole_where_the_model_was_made_so() -> None:
+    vocabulary = [*sorted(byte_alphabet()), "he", "hey"]
+    more = {"ggml__merges": ["h e"], "ggml__tokens": vocabulary, "ggml__token_type": [1] * len(vocabulary)}
+    llama, qwen = (gguf_tokenizer(_fields(ggml__pre=pre, **more)) for pre in ("llama-bpe", "qwen2"))
+    assert _names(llama, llama.encode("hey")) == ["hey"]
+    assert _names(qwen, qwen.encode("hey")) == ["he", "y"]
+
+
+def test_tokens_that_users_defined_are_found_in_their_text_and_shown() -> None:
+    fields = _fields()
+    fields["tokenizer.ggml.tokens"] = [*fields["tokenizer.ggml.tokens"], "<think>"]
+    fields["tokenizer.ggml.token_type"] = [*fields["tokenizer.ggml.token_type"], 4]
+    tokenizer = gguf_tokenizer(fields)
+    assert _names(tokenizer, tokenizer.encode("a<think>"))[-1] == "<think>"
+    assert tokenizer.decode(tokenizer.encode("a<think>b")) == "a<think>b"
+
+
+@pytest.mark.parametrize(("fields", "start"), [({}, []), ({"ggml__bos_token_id": 1, "ggml__add_bos_token": True}, [1])])
+def test_a_prompt_begins_as_the_file_says(fields: dict[str, Any], start: list[int]) -> None:
+    tokenizer = gguf_tokenizer(_fields(**fields))
+    assert tokenizer.encode_prompt("hello") == [*start, *tokenizer.encode("hello")]
+
+
 def test_special_tokens_are_text_unless_asked_for(bpe: VocabularyTokenizer) -> None:
     assert bpe.encode("<|im_end|>", special=True) == [2]
     plain = bpe.encode("<|im_end|>")
