@@ -12,8 +12,8 @@ def server_url(target: str) -> str:
     from kvtop.commands.target import find_engine
 
     found = find_engine(target)
-    http = None if found.hello is None else getattr(found.hello, "http", None)
-    if not isinstance(http, str) or not http:
+    http = None if found.hello is None else found.hello.engine.http
+    if not http:
         raise UserError(
             f"engine {found.name} serves no HTTP",
             f"start it so: kvtop engine --name {found.name} --http 127.0.0.1:8000",

@@ -66,7 +66,8 @@ async def ask(http: httpx.AsyncClient, model: str | None) -> ServerFacts:
 async def writer_for(http: httpx.AsyncClient, model: str) -> Writer:
     """A writer by the server's own tokenizer, else by what one prompt came to, else by what is usual in English."""
     if (costs := await _tokenized(http, model)) is not None:
-        return Writer(costs, exact=True)
+        # Without words of one token among them (as where each byte is one) not every length can be met.
+        return Writer(costs, exact=min(costs.values()) == 1)
     return Writer(estimated_costs(await _characters_a_token(http, model)), exact=False)
 
 
@@ -85,8 +86,7 @@ async def _tokenized(http: httpx.AsyncClient, model: str) -> dict[str, float] | 
 
         found = await asyncio.gather(*(cost(word) for word in WORDS))
         costs = {word: float(tokens) for word, tokens in zip(WORDS, found, strict=True) if tokens > 0}
-        # Fillers of one token must be among them, else no length could be met.
-        return costs if costs and min(costs.values()) == 1 else None
+        return costs or None
     return None
 
 

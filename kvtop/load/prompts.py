@@ -51,7 +51,8 @@ class Writer:
         self._segment = lru_cache(maxsize=4096)(self._write)
 
     def text(self, prompt: Prompt) -> str:
-        return "".join(self._segment(segment) for segment in prompt).lstrip()
+        """It begins with a blank, as every word does, so that the first one costs what it costs elsewhere."""
+        return "".join(self._segment(segment) for segment in prompt)
 
     def cost(self, text: str) -> float:
         """What `text` costs by the table."""

@@ -45,9 +45,7 @@ def doubts(result: LoadResult) -> list[str]:
     if result.tokens_counted_by in ("chunks", "both"):
         found.append("the server does not count its tokens: each piece of text is taken as one")
     if not result.asked.prompts_exact:
-        found.append(
-            "the server does not tokenize: prompts have about the length asked for (measured: see prompt tokens)"
-        )
+        found.append("prompts have about the length asked for, not exactly: see prompt tokens for what was measured")
     if result.asked.left_out:
         found.append(f"{result.asked.left_out} requests of the trace are longer than the context and were left out")
     if result.output.mean is not None and any(reason == "stop" for reason in result.finish_reasons):

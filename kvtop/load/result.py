@@ -64,7 +64,7 @@ class Asked(Part):
     seed: int
     streams: int | None = Field(default=None, description="of a closed loop")
     left_out: int = Field(default=0, description="requests of a trace above the context")
-    prompts_exact: bool = Field(description="whether prompts were written by the server's tokenizer")
+    prompts_exact: bool = Field(description="whether prompts have the length asked for, by the server's own tokenizer")
     seconds: float
     requests: int | None
     warmup_seconds: float

@@ -7,16 +7,16 @@ from urllib.parse import urlsplit
 
 from kvtop.errors import UserError, one_line
 from kvtop.load.driver import Said
-from kvtop.load.plan import Extensions, Session, Turn
-from kvtop.load.prompts import Writer
+from kvtop.load.plan import Session, Turn
+from kvtop.load.prompts import Writer, prompt_tokens
 
 Api = Literal["completions", "chat"]
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """``plain``: only fields of OpenAI's own API. ``extensions``: priorities, salts and retention, as kvtop's engine has
-    them. ``temperature`` for requests whose class says none."""
+    """``plain``: only fields of OpenAI's own API. ``extensions``: priorities, salts, retention and beams, as kvtop's engine
+    has them. ``temperature`` for requests whose class says none."""
 
     model: str
     api: Api = "completions"
@@ -29,11 +29,11 @@ class Dialect:
         """The JSON of one request whose turn says ``text`` after ``said``; ``head`` is the session's."""
         fields: dict[str, Any] = {"model": self.model}
         if self.api == "chat":
-            system = [{"role": "system", "content": head}] if head else []
-            before = [{"role": who, "content": what} for who, what in said]
-            fields["messages"] = [*system, *before, {"role": "user", "content": text}]
+            system = [{"role": "system", "content": head.strip()}] if head else []
+            before = [{"role": who, "content": what.strip() if who == "user" else what} for who, what in said]
+            fields["messages"] = [*system, *before, {"role": "user", "content": text.strip()}]
         else:
-            fields["prompt"] = " ".join(part for part in (head, *(what for _, what in said), text) if part)
+            fields["prompt"] = "".join((head, *(what for _, what in said), text))
         fields |= {
             "max_tokens": turn.output,
             "temperature": self.temperature if session.temperature is None else session.temperature,
@@ -47,7 +47,7 @@ class Dialect:
         if not self.plain:
             fields["ignore_eos"] = True
         if self.extensions:
-            fields |= _extended(session.extensions)
+            fields |= _extended(session)
         return json.dumps(fields, ensure_ascii=False).encode()
 
     def write(self, writer: Writer, session: Session, turn: Turn, said: Said) -> tuple[str, bytes]:
@@ -56,12 +56,18 @@ class Dialect:
         return text, self.body(session, turn, said, text, writer.text(session.head))
 
 
-def _extended(extensions: Extensions) -> dict[str, Any]:
+def _extended(session: Session) -> dict[str, Any]:
+    asked = session.extensions
     fields: dict[str, Any] = {}
-    if extensions.priority:
-        fields["priority"] = extensions.priority
-    if extensions.cache_salt:
-        fields["cache_salt"] = extensions.cache_salt
+    if asked.priority:
+        fields["priority"] = asked.priority
+    if asked.cache_salt:
+        fields["cache_salt"] = asked.cache_salt
+    if asked.beams is not None:
+        fields |= {"use_beam_search": True, "beam_width": asked.beams}
+    if asked.keep is not None:
+        kept = {"start": 0, "end": prompt_tokens(session.head), "priority": asked.keep}
+        fields["retention"] = [kept if asked.keep_seconds is None else {**kept, "seconds": asked.keep_seconds}]
     return fields
 
 

@@ -24,7 +24,7 @@ def test_a_prompt_costs_what_its_segments_say(segments: list[Segment]) -> None:
     prompt = tuple(segments)
     assert EXACT.cost(EXACT.text(prompt)) == prompt_tokens(prompt)
     assert ESTIMATED.cost(ESTIMATED.text(prompt)) == pytest.approx(prompt_tokens(prompt), abs=1 + len(prompt))
-    assert EXACT.text(prompt) == EXACT.text(prompt).strip()
+    assert all(word for word in EXACT.text(prompt).split(" ")[1:])
 
 
 @given(st.text(max_size=5), st.integers(20, 300), st.integers(0, 200))
