@@ -57,6 +57,7 @@ class Broadcast:
         if telemetry.gathers:
             snapshot = telemetry.work_on_keyframe(GATHER_S if step is not None else GATHER_IDLE_S)
             if snapshot is not None:
+                publisher.keyframe_coming(snapshot.head.seq)
                 self._encoder = threading.Thread(
                     target=self._encode, args=(snapshot,), name="kvtop-keyframe", daemon=True
                 )

@@ -106,6 +106,11 @@ class Publisher:
         """Whether the engine should make a keyframe before its next iteration."""
         return self._schedule.due()
 
+    def keyframe_coming(self, seq: int) -> None:
+        """A keyframe as of frame ``seq`` is being encoded: frames behind it are kept until `publish_keyframe`, so that
+        viewers can go on from it however long that takes."""
+        self._ring.await_keyframe(seq)
+
     def publish_keyframe(self, keyframe: Keyframe | EncodedKeyframe) -> None:
         """From any thread. ``keyframe`` tells everything as of the last published frame, whose ``seq`` it has."""
         # In this order a request that comes in between is met by this keyframe, and never forgotten.

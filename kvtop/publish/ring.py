@@ -12,6 +12,10 @@ from kvtop.protocol.frames import IterationFrame, Keyframe
 
 EVENT_LOG = 10_000
 
+AWAITING_MOST = 16
+"""Times its size that the ring holds at most while a keyframe is on its way: a second of a fast engine is thousands of
+frames, and a keyframe of a million unlike blocks takes a second to encode."""
+
 
 class Entry:
     """A frame, and its line once somebody needed it. ``events_end`` counts the events up to and with it."""
@@ -67,12 +71,14 @@ class Ring:
             raise ValueError(f"ring of {size} frames: at least 1 is needed")
         self.size = size
         self._lock = threading.Lock()
-        self._entries: deque[Entry] = deque(maxlen=size)
+        self._entries: deque[Entry] = deque()
         self._events: deque[Event] = deque(maxlen=EVENT_LOG)
         self._event_count = 0
         self._keyframe: HeldKeyframe | None = None
         self._serial = 0
         self._last_seq: int | None = None
+        self._awaited: int | None = None
+        self._grace = 0
 
     @property
     def last_seq(self) -> int | None:
@@ -101,6 +107,27 @@ class Ring:
             self._event_count += len(frame.events)
             self._entries.append(Entry(frame, self._event_count))
             self._last_seq = frame.seq
+            self._trim()
+
+    def await_keyframe(self, seq: int) -> None:
+        """A keyframe as of frame ``seq`` is on its way: until `hold` frames behind it stay, or it would come too late for
+        anybody to go on from it."""
+        with self._lock:
+            self._awaited, self._grace = seq, 0
+
+    def _trim(self) -> None:
+        entries = self._entries
+        if self._grace:
+            self._grace -= 1
+            if not self._grace:
+                self._awaited = None
+        awaited = self._awaited
+        # Two for the one that came: thousands at once would be felt.
+        for _ in range(2):
+            kept = awaited is not None and entries[0].seq > awaited and len(entries) <= AWAITING_MOST * self.size
+            if kept or len(entries) <= self.size:
+                break
+            entries.popleft()
 
     def pass_over(self, seq: int, events: Sequence[Event]) -> None:
         """Nobody watches, and no frames are made up to ``seq``; their ``events`` are kept. Who comes gets a new keyframe.
@@ -122,6 +149,9 @@ class Ring:
             if self._last_seq is None or frame.seq > self._last_seq:
                 self._entries.clear()
                 self._last_seq = frame.seq
+            if self._awaited is not None:
+                # Viewers have as long to go on from it as for any frame.
+                self._grace = self.size
             self._serial += 1
             self._keyframe = HeldKeyframe(frame, self._serial, self._events_before(frame.seq))
 

@@ -1,6 +1,6 @@
 import pytest
 
-from kvtop.publish.ring import EVENT_LOG, Ring
+from kvtop.publish.ring import AWAITING_MOST, EVENT_LOG, Ring
 from tests.publish.kit import event, frame, keyframe
 
 
@@ -83,3 +83,30 @@ def test_a_frame_is_encoded_once_and_only_when_needed(monkeypatch: pytest.Monkey
 def test_a_ring_without_room_is_refused() -> None:
     with pytest.raises(ValueError, match=r"ring of 0 frames"):
         Ring(0)
+
+
+def test_frames_behind_a_keyframe_that_is_being_made_stay_until_viewers_had_their_turn() -> None:
+    ring = Ring(4)
+    for seq in range(1, 11):
+        ring.append(frame(seq))
+    ring.await_keyframe(10)
+    for seq in range(11, 41):
+        ring.append(frame(seq))
+    ring.hold(keyframe(10))
+    for seq in range(41, 44):
+        ring.append(frame(seq))
+        assert _seqs(ring, 10) == list(range(11, seq + 1)), "as long as any frame stays"
+    for seq in range(44, 200):
+        ring.append(frame(seq))
+    assert _seqs(ring, 195) == [196, 197, 198, 199]
+    assert ring.since(194) is None
+
+
+def test_a_keyframe_that_never_comes_keeps_a_bounded_number_of_frames() -> None:
+    ring = Ring(4)
+    ring.append(frame(1))
+    ring.await_keyframe(1)
+    for seq in range(2, 1000):
+        ring.append(frame(seq))
+    assert ring.since(999 - AWAITING_MOST * 4) is not None
+    assert ring.since(998 - AWAITING_MOST * 4) is None

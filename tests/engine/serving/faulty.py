@@ -55,6 +55,8 @@ class Kept:
         assert isinstance(line, IterationFrame)
         self.frames.append(line)
 
+    def keyframe_coming(self, seq: int) -> None: ...
+
     def publish_keyframe(self, keyframe: Keyframe | EncodedKeyframe) -> None:
         line = keyframe.line if isinstance(keyframe, EncodedKeyframe) else encode(keyframe)
         assert isinstance(decode_frame(line), Keyframe)

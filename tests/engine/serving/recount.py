@@ -124,6 +124,8 @@ class Desk:
     def publish(self, frame: IterationFrame) -> None:
         self._look(IterationFrame.model_validate(frame.model_dump()))
 
+    def keyframe_coming(self, seq: int) -> None: ...
+
     def publish_keyframe(self, _: Keyframe) -> None: ...
 
     def keyframe_due(self) -> bool:

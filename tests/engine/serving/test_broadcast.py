@@ -35,6 +35,8 @@ class Door:
     def pass_over(self, seq: int, events: list[Event]) -> None:
         self.passed_over.append(seq)
 
+    def keyframe_coming(self, seq: int) -> None: ...
+
     def publish_keyframe(self, keyframe: Keyframe | EncodedKeyframe) -> None:
         self.keyframes.append(keyframe.seq)
 

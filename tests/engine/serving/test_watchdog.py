@@ -207,6 +207,8 @@ class Kept:
     def publish(self, frame: IterationFrame) -> None:
         self.frames.append(frame)
 
+    def keyframe_coming(self, seq: int) -> None: ...
+
     def publish_keyframe(self, _: Keyframe) -> None: ...
 
     def keyframe_due(self) -> bool:
