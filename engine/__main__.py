@@ -137,6 +137,13 @@ def parser() -> argparse.ArgumentParser:
         "--kv-gib", type=float, default=0.0, metavar="G", help="instead of --blocks: as many as G GiB have room for"
     )
     p.add_argument("--block-size", type=int, default=0, help="tokens a block holds (default: 8 for the mix, else 16)")
+    p.add_argument(
+        "--max-model-len",
+        type=int,
+        default=0,
+        metavar="N",
+        help="tokens of a request at most, prompt and output (default: as many as model and pool have room for)",
+    )
     p.add_argument("--host-blocks", type=int, default=0, metavar="N", help="KV blocks in host memory (default: none)")
     p.add_argument("--disk-blocks", type=int, default=0, metavar="N", help="KV blocks in a file (default: none)")
     p.add_argument(
@@ -219,6 +226,7 @@ def config_from(args: argparse.Namespace) -> EngineConfig:
         memory_fraction=args.memory_fraction,
         kv_gib=args.kv_gib,
         block_size=args.block_size,
+        max_model_len=args.max_model_len,
         host_blocks=args.host_blocks,
         disk_blocks=args.disk_blocks,
         disk_path=args.disk_path,

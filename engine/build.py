@@ -133,6 +133,13 @@ def build(
         raise BuildError(
             f"{blocks} blocks of {block_size} tokens have no room for a prompt and an answer", "give more", code=2
         )
+    if config.max_model_len > max_model_len:
+        raise BuildError(
+            f"requests of {config.max_model_len} tokens: the model has a context of {facts.context}, and {blocks} blocks have "
+            f"room for {pool.tokens_in(blocks)}",
+            "give --max-model-len less, or more blocks",
+        )
+    max_model_len = config.max_model_len or max_model_len
     sizes = _sizes(config, say)
     tiers = _tiers(pool, cache, sizes)
     scheduler = Scheduler(

@@ -34,6 +34,8 @@ class EngineConfig:
     kv_gib: float = 0.0
     """Size of the pool in GiB, instead of ``blocks``; 0: not said."""
     block_size: int = 0
+    max_model_len: int = 0
+    """Tokens of a request, prompt and output, at most; 0: as many as the model and the pool have room for."""
     device: str = "auto"
     attention: str = "auto"
     kv_dtype: str = "auto"
@@ -72,6 +74,10 @@ class EngineConfig:
         _within("host blocks", self.host_blocks, MOST_BLOCKS)
         _within("disk blocks", self.disk_blocks, MOST_BLOCKS)
         _within("ledger interval", self.ledger_every, MOST_BLOCKS)
+        if self.max_model_len:
+            if self.max_model_len < 2:
+                raise ValueError(f"model length {self.max_model_len} has no room for a prompt and an answer")
+            _within("model length", self.max_model_len, MOST_BLOCKS)
         _within("seed", self.seed, 2**63 - 1)
         if self.disk_path and not self.disk_blocks:
             raise ValueError(

@@ -24,6 +24,7 @@ HOSTILE: dict[str, tuple[str, ...]] = {
     "--blocks": (*NUMBERS, "1.5", str(10**9)),
     "--memory-fraction": (*NUMBERS, "0.96", "2"),
     "--kv-gib": (*NUMBERS, "1e9"),
+    "--max-model-len": (*NUMBERS, "1.5", "1", str(10**9)),
     "--block-size": (*NUMBERS, "3", "512"),
     "--host-blocks": (*NUMBERS, "1.5", str(10**9)),
     "--disk-blocks": (*NUMBERS, "1.5", str(10**9)),
