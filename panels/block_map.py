@@ -237,7 +237,9 @@ class BlockMapPanel(TitledPanel):
     def action_open(self) -> None:
         state, cursor = self.map.state, self.map.cursor
         if state.blocks is None or cursor is None or cursor >= len(state.blocks.owner):
-            self.hint(self._no_blocks() or "choose a block first: arrows or h j k l")
+            self.hint(
+                self._no_blocks() or f"choose a block first: {' '.join(map(self.key, ('left', 'down', 'up', 'right')))}"
+            )
             return
         owner = int(state.blocks.owner[cursor])
         if owner < 0:

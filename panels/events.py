@@ -62,10 +62,10 @@ class EventsPanel(TitledPanel):
 
     def compose_rows(self) -> list[Row]:
         self.at = still_there(self.state, self.body_height, self.shows_all, self.at)
-        note = "following" if self.following else f"{count(self.back)} newer below · f follows"
+        note = "following" if self.following else f"{count(self.back)} newer below · {self.key('follow')} follows"
         if not self.following and self.state.events.dropped(self.shows_all) and self._at_the_oldest():
             note = f"the oldest kept · {note}"
-        note = f"{'all' if self.shows_all else 'notable'} (v) · {note}"
+        note = f"{'all' if self.shows_all else 'notable'} ({self.key('kinds')}) · {note}"
         rows = event_rows(
             self.state, self.size.width, self.body_height, self.glyphs, at=self.at, routine=self.shows_all
         )

@@ -9,7 +9,7 @@ from textual.message import Message
 
 from kvtop.state import Changes, EngineState
 from kvtop.term.cell_panel import CellPanel
-from kvtop.term.keys import Actions
+from kvtop.term.keys import Actions, key_of
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import HIGHLIGHT, Role, Row, RowBuilder
 from panels.layout import Column, Need, Room, Tile
@@ -102,6 +102,8 @@ class Panel(CellPanel):
         super().__init__(id=self.ID)
         self.state = state
         self.glyphs = glyphs
+        self.actions: Actions = self.ACTIONS
+        """The same with the keys that a keymap gives them."""
         self._tick: Tick | None = None
 
     def update(self, tick: Tick) -> None:
@@ -110,6 +112,10 @@ class Panel(CellPanel):
 
     def begin_run(self) -> None:
         """The engine has been restarted: what was chosen by a number of the old run is chosen no more."""
+
+    def key(self, name: str) -> str:
+        """How the key of one of its actions is spelled."""
+        return key_of(self.actions, name)
 
     def hint(self, text: str) -> None:
         """Says why the key just pressed does nothing."""

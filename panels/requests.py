@@ -114,7 +114,7 @@ class RequestsPanel(TitledPanel):
 
     def _end_reached(self, by: int) -> str:
         if self.view.selected is None:
-            return why_not_in_sight(self.state, self.view, self.body_height, self.now) or ""
+            return why_not_in_sight(self.state, self.view, self.body_height, self.now, self.key) or ""
         return f"this is the {'last' if by > 0 else 'first'} request"
 
     # --- the filter ---
@@ -204,7 +204,7 @@ class RequestsPanel(TitledPanel):
 
     def _want(self, what: str) -> None:
         """Wants it for the request that one sees selected, and for no other."""
-        reason = why_not_in_sight(self.state, self.view, self.body_height, self.now)
+        reason = why_not_in_sight(self.state, self.view, self.body_height, self.now, self.key)
         if reason is not None:
             self.notify(reason, severity="warning", markup=False)
         elif self.view.selected is not None:

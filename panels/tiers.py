@@ -11,7 +11,7 @@ class TiersPanel(TitledPanel):
     """There only for engines with more than one tier; on small terminals in the place of the queue."""
 
     ID, NAME, DIGIT = "tiers", "tiers", 5
-    GO_TO = "tiers; on a small screen they take the queue's place, 3 brings it back"
+    GO_TO = "tiers; on a small screen they take the queue's place, whose key brings it back"
 
     @staticmethod
     def need(room: Room) -> Need | None:

@@ -104,10 +104,14 @@ class KvtopApp(FrontBufferApp[int]):
     def on_paste(self, event: events.Paste) -> None:
         """Comes here when nothing that takes text had the focus; what was pasted is no keys."""
         self.notify(
-            "a paste was ignored: only the filter (/) and fields for numbers take text",
+            f"a paste was ignored: only the filter ({self._filter_key}) and fields for numbers take text",
             severity="warning",
             markup=False,
         )
+
+    @property
+    def _filter_key(self) -> str:
+        return self.engines[0].keymap.key(EVERYWHERE_NAME, "filter")
 
     def action_redraw(self) -> None:
         self.redraw()

@@ -169,7 +169,8 @@ def _to_move(state: EngineState) -> list[str]:
     return [f"As it is now, {plural(len(above), 'block')} would move: {', '.join(named)}."]
 
 
-def pause_form(state: EngineState) -> ConfirmForm:
+def pause_form(state: EngineState, hold: str = "p") -> ConfirmForm:
+    """``hold``: the key that holds only the view."""
     running = _number(state.gauges, "running")
     waiting = _number(state.gauges, "waiting")
     if state.paused:
@@ -184,7 +185,7 @@ def pause_form(state: EngineState) -> ConfirmForm:
         title="pause the engine?",
         sentences=(
             f"No request gets further tokens until it is resumed: {running} running, {waiting} waiting.",
-            "KV memory stays as it is. To hold only this view still, press p instead.",
+            f"KV memory stays as it is. To hold only this view still, press {hold} instead.",
         ),
         verb="Pause",
         command=Pause(id="pause", run=state.run),

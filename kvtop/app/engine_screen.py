@@ -16,7 +16,7 @@ from textual.screen import Screen
 from kvtop.app.commander import Commander
 from kvtop.app.dialogs import compact_form, pause_form, policy_form, request_form, reset_form
 from kvtop.app.feed import Feed
-from kvtop.app.keymap import DEFAULT, Keymap
+from kvtop.app.keymap import DEFAULT, Keymap, shown
 from kvtop.app.keys import EVERYWHERE_NAME, SCREEN_ACTIONS
 from kvtop.app.pages import block_table
 from kvtop.app.snapshots import SnapshotWriter
@@ -35,7 +35,7 @@ from panels.dialogs.confirm_screen import ConfirmScreen
 from panels.dialogs.dialog import Dialog
 from panels.dialogs.help_screen import HelpScreen
 from panels.dialogs.help_text import help_rows
-from panels.dialogs.pager import PagerScreen
+from panels.dialogs.pager import PAGER, PagerScreen
 from panels.dialogs.policy_screen import PolicyScreen
 from panels.divider import DividerPanel
 from panels.footer import FooterPanel
@@ -110,6 +110,8 @@ class EngineScreen(Screen[None]):
         self._run = feed.shown.run
         self._note_until, self._note_is_hint = float("inf"), False
         self.panels: dict[str, Panel] = {kind.ID: kind(feed.shown, glyphs=glyphs) for kind in PANELS}
+        for panel in self.panels.values():
+            panel.actions = keymap.actions(panel.NAME) or panel.ACTIONS
         self.map, self.requests = self.panel(BlockMapPanel), self.panel(RequestsPanel)
         self.footer, self.too_small = (
             FooterPanel(keymap.actions(EVERYWHERE_NAME), glyphs=glyphs),
@@ -299,7 +301,9 @@ class EngineScreen(Screen[None]):
 
     def on_key(self, event: events.Key) -> None:
         if event.key not in self.active_bindings:
-            self.hint(f"{event.key} does nothing here; ? shows what keys do")
+            self.hint(
+                f"{shown(event.key)} does nothing here; {self.keymap.key(EVERYWHERE_NAME, 'help')} shows what keys do"
+            )
 
     def hint(self, text: str) -> None:
         """Says in the footer why a key did nothing; empty: the keys again."""
@@ -331,7 +335,9 @@ class EngineScreen(Screen[None]):
         content = block_table(self.feed, num, self._now, self.glyphs)
         title = "block table: logical to physical"
         keys = next(action.keys for action in self.keymap.actions(RequestsPanel.NAME) if action.name == "open")
-        self.app.push_screen(PagerScreen(title, content, close_keys=keys, live=True, glyphs=self.glyphs))
+        self.app.push_screen(
+            PagerScreen(title, content, close_keys=keys, live=True, glyphs=self.glyphs, keys=self.keymap.actions(PAGER))
+        )
 
     # --- dialogs ---
 
@@ -346,7 +352,7 @@ class EngineScreen(Screen[None]):
         if reason is not None:
             self.say(reason, "warning")
         else:
-            self._open(ConfirmScreen(form, self._command, glyphs=self.glyphs))
+            self._open(ConfirmScreen(form, self._command, glyphs=self.glyphs, keys=self.keymap.actions("dialogs")))
 
     def _open(self, dialog: Dialog) -> None:
         if self._app.clock is not None:
@@ -428,14 +434,14 @@ class EngineScreen(Screen[None]):
         def text(width: int) -> list[Row]:
             return help_rows(width, self.feed.live.hello, self.glyphs, self.keymap.sections)
 
-        self.app.push_screen(HelpScreen(text, close_keys=keys, glyphs=self.glyphs))
+        self.app.push_screen(HelpScreen(text, close_keys=keys, glyphs=self.glyphs, keys=self.keymap.actions(PAGER)))
 
     def action_policy(self) -> None:
         form = policy_form(self.feed.live, self.commander.read_only())
-        self._open(PolicyScreen(form, self._command, glyphs=self.glyphs))
+        self._open(PolicyScreen(form, self._command, glyphs=self.glyphs, keys=self.keymap.actions("dialogs")))
 
     def action_pause_engine(self) -> None:
-        self._ask(pause_form(self.feed.live))
+        self._ask(pause_form(self.feed.live, self.keymap.key(EVERYWHERE_NAME, "pause_view")))
 
     def action_reset_cache(self) -> None:
         self._ask(reset_form(self.feed.live))

@@ -13,7 +13,7 @@ from textual.keys import KEY_NAME_REPLACEMENTS, Keys, key_to_character
 
 from kvtop.app.keys import EVERYWHERE_NAME, SECTIONS
 from kvtop.errors import UserError, one_line
-from kvtop.term.keys import FIXED, Action, Actions, Section
+from kvtop.term.keys import FIXED, Action, Actions, Section, key_of
 from panels.dialogs.pager import PAGER
 
 _NAMED = {key.value for key in Keys} | set(KEY_NAME_REPLACEMENTS.values())
@@ -46,6 +46,10 @@ class Keymap:
     def actions(self, place: str) -> Actions:
         """Of the section of that name; none where there is no such."""
         return next((section.actions for section in self.sections if section.name == place), ())
+
+    def key(self, place: str, name: str) -> str:
+        """How the key of an action is spelled in a sentence."""
+        return key_of(self.actions(place), name)
 
 
 DEFAULT = Keymap()

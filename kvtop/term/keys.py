@@ -76,6 +76,14 @@ def bindings(actions: Actions, place: str) -> list[BindingType]:
     ]
 
 
+def key_of(actions: Actions, name: str) -> str:
+    """How the key of the action of that name is spelled in a sentence. Raises KeyError where there is no such action."""
+    for action in actions:
+        if action.name == name:
+            return action.footer_key
+    raise KeyError(name)
+
+
 def footer_actions(everywhere: Actions, local: Actions) -> list[Action]:
     """What the footer names while the place of ``local`` has the focus, the most useful first."""
     always, here = ([action for action in actions if action.footer] for actions in (everywhere, local))

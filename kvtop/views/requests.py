@@ -1,5 +1,6 @@
 """The table of requests: sorted, filtered, with a selection that stays on its request wherever that moves."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kvtop.state import EngineState
@@ -93,28 +94,34 @@ def move_selection(state: EngineState, view: RequestsView, delta: int, height: i
     view.offset = _clamped(max(min(view.offset, place), place - page + 1), len(those), page)
 
 
-def why_not_in_sight(state: EngineState, view: RequestsView, height: int, now: float) -> str | None:
+def why_not_in_sight(
+    state: EngineState, view: RequestsView, height: int, now: float, key: Callable[[str], str]
+) -> str | None:
     """Why a table of ``height`` rows shows no selected request, in a sentence; None where it does.
 
-    Keys act on what one sees selected: not on what the filter hides, or what has ended and moved away.
+    ``key``: how the key of one of the table's actions is spelled. Keys act on what one sees selected: not on what the filter hides, or what has ended and moved away.
     """
     those = found(state, view, now)
     if not those:
         if state.requests is None:
             return not_exposed(state, "requests")
-        return f"no request matches '{short(view.filter, 32)}'; Esc clears the filter" if view.filter else "no requests"
+        return (
+            f"no request matches '{short(view.filter, 32)}'; {key('clear')} clears the filter"
+            if view.filter
+            else "no requests"
+        )
     if view.selected is None:
-        return "select a request first: j and k"
+        return f"select a request first: {key('down')} and {key('up')}"
     row = state.request(view.selected)
     if row is None:
-        return "the selected request is gone; j and k select another"
+        return f"the selected request is gone; {key('down')} and {key('up')} select another"
     place = those.place_of(row.num)
     if place is None:
-        return f"the filter '{short(view.filter, 24)}' hides the selected request; Esc clears it"
+        return f"the filter '{short(view.filter, 24)}' hides the selected request; {key('clear')} clears it"
     first = _clamped(view.offset, len(those), height - 1)
     if not first <= place < first + height - 1:
         why = " when it ended" if row.finished else ""
-        return f"{called(row.name, 24)}, selected, moved out of sight{why}; j and k go back"
+        return f"{called(row.name, 24)}, selected, moved out of sight{why}; {key('down')} and {key('up')} go back"
     return None
 
 

@@ -6,18 +6,21 @@ from textual.app import ComposeResult
 from textual.widget import Widget
 
 from kvtop.state import EngineState
+from kvtop.term.keys import Actions
 from kvtop.views.answer import Answer, Ask
 from kvtop.views.glyphs import UNICODE, Glyphs
 from panels.dialogs.confirm_form import ConfirmForm
-from panels.dialogs.dialog import Dialog
+from panels.dialogs.dialog import DIALOG_ACTIONS, Dialog
 from panels.dialogs.widgets import Choice, Words
 
 
 class ConfirmScreen(Dialog):
     """Asks ``form``'s question. Enter is Cancel until one goes to the other button."""
 
-    def __init__(self, form: ConfirmForm, ask: Ask, *, glyphs: Glyphs = UNICODE) -> None:
-        super().__init__(ask, rows=14, glyphs=glyphs)
+    def __init__(
+        self, form: ConfirmForm, ask: Ask, *, glyphs: Glyphs = UNICODE, keys: Actions = DIALOG_ACTIONS
+    ) -> None:
+        super().__init__(ask, rows=14, glyphs=glyphs, keys=keys)
         self.form = form
         self._words = Words(glyphs)
         self._cancel, self._verb = Choice("Cancel", self.action_close), Choice(form.verb, self._confirm)
@@ -52,4 +55,6 @@ class ConfirmScreen(Dialog):
             self.set_focus(self._cancel)
         self._verb.display = not over
         self._cancel.word = "Close" if over else "Cancel"
-        self.head(form.title, "Enter close" if over else "Tab button · Enter · Esc cancel")
+        self.head(
+            form.title, "Enter close" if over else f"{self.key('next')} button · Enter · {self.key('back')} cancel"
+        )

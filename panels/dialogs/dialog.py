@@ -12,7 +12,7 @@ from textual.widget import Widget
 from kvtop.protocol import Command
 from kvtop.state import EngineState
 from kvtop.term.front_buffer import FrontBufferApp
-from kvtop.term.keys import Action, bindings
+from kvtop.term.keys import Action, Actions, bindings, key_of
 from kvtop.views.answer import Answer, Ask
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Role
@@ -34,6 +34,7 @@ class Dialog(ModalScreen[None]):
     Args:
         ask: Sends a command; the answer comes back to `answered`.
         rows: How high the card is where there is room.
+        keys: The actions with the keys that work.
     """
 
     BINDINGS = bindings(DIALOG_ACTIONS, "dialogs")
@@ -46,9 +47,9 @@ class Dialog(ModalScreen[None]):
     Dialog.ascii Words, Dialog.ascii Menu { scrollbar-size: 0 0; }
     """
 
-    def __init__(self, ask: Ask, *, rows: int, glyphs: Glyphs = UNICODE) -> None:
+    def __init__(self, ask: Ask, *, rows: int, glyphs: Glyphs = UNICODE, keys: Actions = DIALOG_ACTIONS) -> None:
         super().__init__(classes="ascii" if glyphs.plain else None)
-        self._ask, self._rows, self.glyphs = ask, rows, glyphs
+        self._ask, self._rows, self.glyphs, self._keys = ask, rows, glyphs, keys
         self.card = Vertical(id="card")
         self._said = ("", "")
 
@@ -93,6 +94,10 @@ class Dialog(ModalScreen[None]):
         raise NotImplementedError
 
     # --- what they share ---
+
+    def key(self, *names: str) -> str:
+        """How the keys of these actions are spelled."""
+        return " ".join(key_of(self._keys, name) for name in names)
 
     def head(self, title: str, keys: str) -> None:
         """The title above, and below the keys that work."""

@@ -7,9 +7,10 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 
 from kvtop.term.cell_panel import CellPanel
+from kvtop.term.keys import Actions
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Row
-from panels.dialogs.pager import KEYS_ROW, TextScreen
+from panels.dialogs.pager import PAGER_ACTIONS, TextScreen
 from panels.panel import title_row
 
 
@@ -23,9 +24,14 @@ class HelpScreen(TextScreen):
     """
 
     def __init__(
-        self, text: Callable[[int], list[Row]], *, close_keys: tuple[str, ...], glyphs: Glyphs = UNICODE
+        self,
+        text: Callable[[int], list[Row]],
+        *,
+        close_keys: tuple[str, ...],
+        glyphs: Glyphs = UNICODE,
+        keys: Actions = PAGER_ACTIONS,
     ) -> None:
-        super().__init__(close_keys=close_keys, glyphs=glyphs)
+        super().__init__(close_keys=close_keys, glyphs=glyphs, keys=keys)
         self._text = text
         self._title, self._page, self._foot = CellPanel(), CellPanel(id="page"), CellPanel()
         self._scroll = VerticalScroll(self._page, can_focus=False)
@@ -44,7 +50,7 @@ class HelpScreen(TextScreen):
         self._page.styles.height = len(rows)
         self._page.show(self._glyphs.rows(rows))
         self._title.show(self._glyphs.rows([title_row("help", width, False, note=f"{len(rows)} lines")]))
-        self._foot.show(self._glyphs.rows([KEYS_ROW]))
+        self._foot.show(self._glyphs.rows([self.foot]))
 
     def action_down(self) -> None:
         self._scroll.scroll_down(animate=False)

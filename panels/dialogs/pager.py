@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.screen import Screen
 
 from kvtop.term.cell_panel import CellPanel
-from kvtop.term.keys import Action, bindings, scrolling
+from kvtop.term.keys import Action, Actions, bindings, key_of, scrolling
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Role, Row, RowBuilder
 from panels.panel import title_row
@@ -36,23 +36,24 @@ PAGER_ACTIONS = (
 )
 
 
-KEYS_ROW = (
-    RowBuilder()
-    .add("  j k PgDn PgUp g G", Role.KEY)
-    .add(" scroll  ", Role.DIM)
-    .add("q", Role.KEY)
-    .add(" close", Role.DIM)
-    .row()
-)
+_SCROLL = ("down", "up", "page_down", "page_up", "top", "bottom")
+
+
+def keys_row(keys: Actions) -> Row:
+    """The foot of the screen: how one scrolls and closes it."""
+    scroll = " ".join(key_of(keys, name) for name in _SCROLL)
+    foot = RowBuilder().add(f"  {scroll}", Role.KEY).add(" scroll  ", Role.DIM)
+    return foot.add(key_of(keys, "close"), Role.KEY).add(" close", Role.DIM).row()
 
 
 class TextScreen(Screen[None]):
-    """A text over the whole terminal, with its keys. ``close_keys``: further ones that close it."""
+    """A text over the whole terminal, with its ``keys``. ``close_keys``: further ones that close it."""
 
     BINDINGS = bindings(PAGER_ACTIONS, PAGER)
 
-    def __init__(self, *, close_keys: tuple[str, ...], glyphs: Glyphs) -> None:
+    def __init__(self, *, close_keys: tuple[str, ...], glyphs: Glyphs, keys: Actions = PAGER_ACTIONS) -> None:
         super().__init__(classes="pager")
+        self.foot = keys_row(keys)
         self._close_keys, self._glyphs = close_keys, glyphs
 
     def on_key(self, event: events.Key) -> None:
@@ -75,8 +76,9 @@ class PagerScreen(TextScreen):
         close_keys: tuple[str, ...] = (),
         live: bool = False,
         glyphs: Glyphs = UNICODE,
+        keys: Actions = PAGER_ACTIONS,
     ) -> None:
-        super().__init__(close_keys=close_keys, glyphs=glyphs)
+        super().__init__(close_keys=close_keys, glyphs=glyphs, keys=keys)
         self._heading, self._content = title, content
         self.live = live
         self._first = 0
@@ -130,5 +132,5 @@ class PagerScreen(TextScreen):
         margin = RowBuilder().to(2).row()
         body = [Row(margin.text + row.text, margin.roles + row.roles) for row in shown.rows[: height - 2]]
         body += [_BLANK] * (height - 2 - len(body))
-        rows = [title_row(self._heading, width, False, note=note), *body, KEYS_ROW]
+        rows = [title_row(self._heading, width, False, note=note), *body, self.foot]
         self.query_one("#page", CellPanel).show(self._glyphs.rows(rows))

@@ -8,10 +8,11 @@ from textual.widgets import Input
 
 from kvtop.protocol import PolicyValue
 from kvtop.state import EngineState
+from kvtop.term.keys import Actions
 from kvtop.views.answer import Answer, Ask
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Role, clean
-from panels.dialogs.dialog import Dialog
+from panels.dialogs.dialog import DIALOG_ACTIONS, Dialog
 from panels.dialogs.policy_form import TRANSITIONS, PolicyForm, Stage, spoken
 from panels.dialogs.widgets import Choice, Entry, Line, Menu, Words
 from panels.text_input import TextInput
@@ -28,8 +29,8 @@ class PolicyScreen(Dialog):
     PolicyScreen #transitions { height: 4; }
     """
 
-    def __init__(self, form: PolicyForm, ask: Ask, *, glyphs: Glyphs = UNICODE) -> None:
-        super().__init__(ask, rows=20, glyphs=glyphs)
+    def __init__(self, form: PolicyForm, ask: Ask, *, glyphs: Glyphs = UNICODE, keys: Actions = DIALOG_ACTIONS) -> None:
+        super().__init__(ask, rows=20, glyphs=glyphs, keys=keys)
         self.form = form
         self._drawn: Stage | None = None
         self._axes = Menu(glyphs, self._choose_axis, id="axes")
@@ -131,7 +132,7 @@ class PolicyScreen(Dialog):
             widget.display = there
         self._fill(choosing, typing)
         self._focus(stage, choosing)
-        self.head(form.title, self._keys(stage, choosing))
+        self.head(form.title, self._foot(stage, choosing))
 
     def _fill(self, choosing: bool, typing: bool) -> None:
         form, stage = self.form, self.form.stage
@@ -204,11 +205,13 @@ class PolicyScreen(Dialog):
         dot = ("● " if on else "○ ", Role.GOOD)
         return Entry(key, (dot, (clean(spoken(value)), Role.STRONG), (said if on else "", Role.GOOD)), meaning)
 
-    def _keys(self, stage: Stage, choosing: bool) -> str:
+    def _foot(self, stage: Stage, choosing: bool) -> str:
         if not self.form.axes or stage is Stage.DONE:
             return "Enter close"
+        choose = f"{self.key('down', 'up')} choose"
         if stage is Stage.AXIS:
-            return "j k choose · Enter change · Esc close"
+            return f"{choose} · Enter change · {self.key('back')} close"
         if stage is Stage.VALUE:
-            return f"{'j k choose' if choosing else 'type a number'} · Enter preview · Esc back"
-        return f"Tab button · {'t transition · ' if self.form.transition_matters else ''}Enter · Esc back"
+            return f"{choose if choosing else 'type a number'} · Enter preview · {self.key('back')} back"
+        transition = f"{self.key('transition')} transition · " if self.form.transition_matters else ""
+        return f"{self.key('next')} button · {transition}Enter · {self.key('back')} back"

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual import events
 from textual.command import CommandPalette
 
 from kvtop.app.keymap import DEFAULT, keymap, shown
@@ -114,3 +115,54 @@ async def test_the_palette_lists_every_action_with_its_key_and_does_it(tmp_path:
             for action in actions:
                 if place not in ("dialogs", "help and tables") and action.name != "command_palette":
                     assert f"{action.help}  ({action.shown})" in listed
+
+
+OTHERS = {
+    "everywhere.help": "f1",
+    "everywhere.filter": "ctrl+f",
+    "everywhere.pause-view": "f9",
+    "requests.down": "f2",
+    "requests.up": "f3",
+    "requests.clear": "f4",
+    "requests.page-down": "pagedown",
+    "events.kinds": "f5",
+    "events.page-down": "pagedown",
+    "queue.page-down": "pagedown",
+    "block-map.left": "f6",
+    "dialogs.next": "f7",
+    "dialogs.back": "f8",
+    "dialogs.up": "f10",
+    "help-and-tables.close": "f11",
+    "help-and-tables.down": "f12",
+}
+
+
+@in_loop
+async def test_every_sentence_names_the_keys_that_work(tmp_path: Path) -> None:
+    """Feet of dialogs, hints and titles named those that nobody had."""
+    async with bench(tmp_path, keymap=keymap(OTHERS)) as b:
+
+        def foot() -> str:
+            return b.text().splitlines()[-1]
+
+        await b.press("z")
+        assert "z does nothing here; f1 shows what keys do" in foot()
+        b.app.post_message(events.Paste("x"))
+        await b.until(lambda: "only the filter (ctrl+f) and" in foot())
+        await b.press("x")
+        assert "select a request first: f2 and f3" in foot()
+        await b.press("ctrl+f", *"zzz", "enter", "x")
+        assert "no request matches 'zzz'; f4 clears the filter" in foot()
+        await b.press("f4", "1")
+        await b.press("enter")
+        assert "choose a block first: f6 j k l" in foot()
+        assert "notable (f5)" in b.text("events")
+        await b.press("E")
+        assert "f7 button · Enter · f8 cancel" in b.text()
+        assert " f9 " in b.text("card")
+        await b.press("f8", "P")
+        assert "j f10 choose · Enter change · f8 close" in b.text()
+        await b.press("f8", "2", "f2", "enter")
+        assert "f12 k PgDn PgUp g G scroll  f11 close" in foot()
+        await b.press("f11", "f1")
+        assert "f12 k PgDn PgUp g G scroll  f11 close" in foot()

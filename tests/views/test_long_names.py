@@ -86,7 +86,7 @@ def test_a_dialog_names_the_request_by_its_end_and_then_in_full(what: str) -> No
 
 def test_a_note_about_the_selected_request_names_its_end_and_fits() -> None:
     state = named_at_length()
-    reason = why_not_in_sight(state, RequestsView(selected=4, offset=0), 3, LATER)
+    reason = why_not_in_sight(state, RequestsView(selected=4, offset=0), 3, LATER, str)
     assert reason is not None
     assert "-4x" in reason
     assert len(reason) < 79
