@@ -342,8 +342,7 @@ def main(argv: list[str] | None = None) -> int:
     observe, control = server.publisher.places
     ready = {"name": config.name, "socket": str(observe), "control": str(control)}
     if http is not None:
-        http.serve(server, config.model)
-        draining.append(http.drain(args.drain_seconds))
+        draining.append(http.serve(server, config.model, args.drain_seconds))
         ready["http"] = http.url
     leave = partial(_leave_in_time, server, draining, reporter.say, close)
     threading.Thread(target=leave, name="patience", daemon=True).start()

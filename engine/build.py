@@ -176,6 +176,8 @@ def build(
         )
     if notice is not None:
         telemetry.event("notice", severity="warn", detail=notice)
+    if http is not None:
+        telemetry.event("notice", detail=f"takes requests at {http}")
     greeting = hello(
         config.name,
         model=_facts(model),

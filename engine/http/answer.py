@@ -126,8 +126,11 @@ async def _send_error(send: Send, error: ApiError) -> None:
         await send({"type": "http.response.body", "body": b"data: " + error.encoded() + b"\n\n", "more_body": True})
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False)
+
+
 def _dumps(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
+    return _ENCODER.encode(value).encode("utf-8", "replace")
 
 
 def _event(value: Any) -> bytes:

@@ -3,13 +3,15 @@
 import time
 
 from engine.http.gate import Gate
+from engine.serving.server import Server
 
 
 class Drain:
     """``seconds``: for requests that are being answered when it begins."""
 
-    def __init__(self, gate: Gate, seconds: float) -> None:
-        self._gate = gate
+    def __init__(self, gate: Gate, server: Server, seconds: float) -> None:
+        self._gate, self._server = gate, server
+        self._why = f"about to stop: no new requests, those that are being answered get {seconds:g} s"
         self.seconds = seconds
         self._begun: float | None = None
 
@@ -19,6 +21,7 @@ class Drain:
             return False
         self._begun = time.monotonic()
         self._gate.draining = True
+        self._server.drain(self._why)
         return True
 
     @property

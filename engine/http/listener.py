@@ -62,16 +62,13 @@ class HttpServer:
     def start(self) -> None:
         self._thread.start()
 
-    def serve(self, server: Server, model: str) -> None:
-        """From now on requests go to ``server``; ``model``: what its model was asked for as."""
+    def serve(self, server: Server, model: str, drain_seconds: float = 0.0) -> Drain:
+        """From now on requests go to ``server``; ``model``: what its model was asked for as. Returns how to stop in order."""
         if server.tokenizer is None:
             raise ValueError("an engine without a tokenizer cannot be asked over HTTP")
         names = dict.fromkeys((short_name(model), server.publisher.hello.model.name))
         self.gate.served = Served(server, server.tokenizer, tuple(names), server.engine.scheduler.max_model_len)
-
-    def drain(self, seconds: float) -> Drain:
-        """For a stop in order, which has not begun."""
-        return Drain(self.gate, seconds)
+        return Drain(self.gate, server, drain_seconds)
 
     def stop(self, seconds: float = 1.0) -> None:
         """Answers that have ended are sent to their end, for so long. Safe to repeat."""

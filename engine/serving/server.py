@@ -81,9 +81,11 @@ class Server:
         self._began = engine.clock()
         self._held_back = 0.0
         self._turned: float | None = None
+        self._drains = False
         # A plain attribute, no Event: `stop` is called from signal handlers, which can strike while this very thread holds
         # an Event's lock.
         self.stopping = False
+        self.draining: str | None = None
 
     @property
     def queued(self) -> int:
@@ -99,6 +101,10 @@ class Server:
         if alarm is not None and (alarm.severity == "error" or alarm.trouble is Trouble.PAUSED):
             return alarm.text
         return None
+
+    def drain(self, why: str) -> None:
+        """The workload feeds no more, and viewers are told ``why``. Safe from any thread and from a signal handler."""
+        self.draining = why
 
     def stop(self) -> None:
         """Ends `run` after the current iteration. Safe from any thread and from a signal handler."""
@@ -240,7 +246,11 @@ class Server:
         for pending in publisher.commands():
             self.control.execute(pending)
         self.take_up()
-        self._feed()
+        if self.draining is None:
+            self._feed()
+        elif not self._drains:
+            self._drains = True
+            self.telemetry.event("notice", severity="warn", detail=self.draining)
         step = self.engine.step()
         self._outlets.flush()
         self._tell_switches()

@@ -45,7 +45,15 @@ def _facts(found: Found, state: EngineState | None) -> dict[str, Any]:
     """Figures are null where the engine is dead, exposes them not, or did not tell them in time."""
     hello = found.hello
     facts: dict[str, Any] = {"name": found.name, "alive": found.alive, "detail": one_line(found.detail) or None}
-    facts |= {"socket": str(found.path), "kind": None, "run": None, "model": None, "pid": None, "uptime_s": None}
+    facts |= {
+        "socket": str(found.path),
+        "kind": None,
+        "run": None,
+        "model": None,
+        "pid": None,
+        "uptime_s": None,
+        "http": None,
+    }
     if hello is not None:
         started = hello.engine.started
         facts |= {
@@ -53,6 +61,7 @@ def _facts(found: Found, state: EngineState | None) -> dict[str, Any]:
             "run": hello.engine.run,
             "model": hello.model.name,
             "pid": hello.engine.pid,
+            "http": hello.engine.http,
             "uptime_s": None if started is None else max(0.0, time.time() - started),
         }
     gauges = {} if state is None or not heard(state) else state.gauges
@@ -73,12 +82,17 @@ _HEADINGS = ("NAME", "STATE", "KIND", "MODEL", "PID", "UP", "KV USED", "RUNNING"
 
 
 def _columns(facts: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows; with the folder of each where they differ."""
+    """Headings and rows; with where each takes requests where one does, and with the folder of each where they differ."""
+    headings, rows = list(_HEADINGS), [_row(fact) for fact in facts]
+    further = {"HTTP": [one_line(fact["http"] or "–", 64) for fact in facts]} if any(f["http"] for f in facts) else {}
     folders = [str(Path(fact["socket"]).parent) for fact in facts]
-    rows = [_row(fact) for fact in facts]
-    if len(set(folders)) == 1:
-        return list(_HEADINGS), rows
-    return [*_HEADINGS, "FOLDER"], [[*row, folder] for row, folder in zip(rows, folders, strict=True)]
+    if len(set(folders)) > 1:
+        further["FOLDER"] = folders
+    for heading, values in further.items():
+        headings.append(heading)
+        for row, value in zip(rows, values, strict=True):
+            row.append(value)
+    return headings, rows
 
 
 def _row(fact: dict[str, Any]) -> list[str]:

@@ -33,7 +33,15 @@ SECRET = "the quick brown secret"
 
 def fake_hello(name: str = "fake", run: str = "run-1") -> Hello:
     return Hello(
-        engine=EngineIdentity(name=name, kind="kvtop", version="9.9", run=run, pid=4321, started=time.time() - 3700),
+        engine=EngineIdentity(
+            name=name,
+            kind="kvtop",
+            version="9.9",
+            run=run,
+            pid=4321,
+            started=time.time() - 3700,
+            http="http://127.0.0.1:8000",
+        ),
         model=ModelFacts(name="toy", revision="abc123", weight_dtype="float32"),
         geometry=Geometry(
             block_size=16, cache_dtype="float16", bytes_per_token=1024, pools=[PoolFacts(tier="device", blocks=12)]

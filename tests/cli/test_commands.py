@@ -127,7 +127,8 @@ def test_ls_lists_the_living_and_the_dead(folder: Path, engine: FakeEngine) -> N
     assert done.returncode == 1, "a dead engine is not well"
     head, alive, dead = done.stdout.splitlines()
     assert head.split()[:3] == ["NAME", "STATE", "KIND"]
-    for word in ("fake", "alive", "toy", "4321", "1h01m", "33 %", "2", "1"):
+    assert head.split()[-1] == "HTTP"
+    for word in ("fake", "alive", "toy", "4321", "1h01m", "33 %", "2", "1", "http://127.0.0.1:8000"):
         assert word in alive
     assert "gone" in dead
     assert "nobody is listening" in dead
@@ -137,6 +138,7 @@ def test_ls_lists_the_living_and_the_dead(folder: Path, engine: FakeEngine) -> N
     first, second = document["engines"]
     assert (first["name"], first["alive"], first["kv_blocks_used"], first["running"]) == ("fake", True, 4, 2)
     assert (second["name"], second["alive"], second["kv_usage"], second["running"]) == ("gone", False, None, None)
+    assert (first["http"], second["http"]) == ("http://127.0.0.1:8000", None)
 
 
 def test_ls_of_nothing_is_fine(folder: Path) -> None:

@@ -31,7 +31,7 @@ class Serving:
         self.http.start()
         self.server = build(config, lambda *_: None, lambda _: None, folder=folder)
         self.server.publisher.start()
-        self.http.serve(self.server, model)
+        self.drain = self.http.serve(self.server, model, drain_seconds=60.0)
         self._thread = threading.Thread(target=self.server.run, daemon=True)
         self._thread.start()
 

@@ -10,6 +10,7 @@ import pytest
 from engine.http.connection import Connection
 from engine.http.settings import HttpLimits
 from engine.requests.request import Request
+from engine.workload.arrivals import Arrival
 from kvtop.protocol import Abort
 from kvtop.sources.control import ControlClient
 from tests.engine.http.kit import PATIENCE, Serving
@@ -191,3 +192,19 @@ def test_many_prompts_of_which_the_engine_refuses_one_are_refused_as_one(
     assert len(submitted) == 1
     own.until(lambda: own.idle)
     assert submitted[0].result(PATIENCE)[0].finish_reason == "abort"
+
+
+def test_viewers_are_told_that_it_is_about_to_stop_and_the_workload_feeds_no_more(own: Serving) -> None:
+    raw = own.open(PATH, LONG)
+    own.until(lambda: own.engine.scheduler.running)
+    assert own.drain.begin()
+    assert not own.drain.begin(), "only the first word begins it"
+    own.until(lambda: any("about to stop" in (event.detail or "") for event in own.server.telemetry.log.recent()))
+    assert not own.drain.over
+    own.server._arrivals = iter([Arrival(0.0, "T", [1], 4, 0)])
+    own.server._next = next(own.server._arrivals)
+    before = own.engine.iteration
+    own.until(lambda: own.engine.iteration > before + 3)
+    assert len(own.engine.scheduler.requests) == 1
+    raw.close()
+    own.until(lambda: own.drain.over)

@@ -1,8 +1,10 @@
 """Outputs as a stream that another thread reads, and requests that come from any thread."""
 
+import gc
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -235,3 +237,48 @@ def test_what_may_begin_a_stop_string_is_held_back_from_the_reader() -> None:
             last = piece
     assert said == whole.text[:cut]
     assert (last.finish_reason, last.detail) == ("stop", f"stop string {stop!r}")
+
+
+def test_a_listener_is_called_at_every_piece_of_news_and_for_what_came_before_it() -> None:
+    stream = OutputStream(2)
+    calls: list[int] = []
+    stream.put(0, [1])
+    stream.listen(lambda: calls.append(1))
+    assert len(calls) == 1
+    stream.put(1, [2], "b")
+    stream.put(0, [], "")  # nothing is no news
+    stream.end(0, "length")
+    stream.end(0, "stop")  # it has ended
+    assert len(calls) == 3
+    taken = {output.index: output for output in stream.take()}
+    assert (taken[0].token_ids, taken[0].finish_reason, taken[1].text) == ((1,), "length", "b")
+    assert stream.take() == []
+    assert not stream.ended
+
+
+def test_an_id_that_a_living_request_has_gets_a_number_and_is_free_when_that_has_ended() -> None:
+    it = Served(256)
+    first = it.server.submit([1], 3, request_id="mine", n=2)
+    second, third = (it.server.submit([1], 3, request_id="mine") for _ in range(2))
+    of_a_sample = it.server.submit([1], 3, request_id="mine.1")
+    assert [each.id for each in (first, second, third, of_a_sample)] == ["mine", "mine-2", "mine-3", "mine.1-2"]
+    it.run_out()
+    assert it.server.submit([1], 3, request_id="mine").id == "mine"
+    own = it.server.submit([1], 3).id
+    assert it.server.submit([1], 3, request_id=own).id == f"{own}-2"
+
+
+def test_ids_cost_nothing_when_their_requests_are_forgotten() -> None:
+    it = Served(256)
+    for number in range(50):
+        it.server.submit([1], 1, request_id=f"of-{number}")
+        it.run_out()
+    it.engine.scheduler.requests.clear()
+    gc.collect()
+    assert len(it.server._names._named) < 50
+
+
+@pytest.mark.parametrize("given", ["", " ", "a\nb", "\x1b[2J", "x" * 129, 7, "\ud800", "a\u2028b"])
+def test_ids_that_cannot_be_shown_are_refused(given: Any) -> None:
+    with pytest.raises(ValueError, match="request_id: "):
+        Served(256).server.submit([1], 1, request_id=given)
