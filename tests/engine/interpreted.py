@@ -39,8 +39,19 @@ ISOLATED = ("float32", "bfloat16", "float16")
 """Element types of the cache whose serving is compared with that over poison."""
 
 
+SCORED: dict[str, dict[str, float]] = {"scale": {"scale": 0.3}, "cap": {"cap": 1.5}, "both": {"scale": 3.0, "cap": 0.7}}
+"""Scores of another scale than usual, and such that approach a cap."""
+
+
 def reference(
-    query: Tensor, keys: Tensor, values: Tensor, table: Tensor, length: int, window: int | None = None
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    table: Tensor,
+    length: int,
+    window: int | None = None,
+    scale: float | None = None,
+    cap: float | None = None,
 ) -> Tensor:
     """One sequence's attention from the definition, in float64."""
     first = 0 if window is None else max(0, length - window)
@@ -48,7 +59,9 @@ def reference(
     group = query.shape[0] // kv_heads
     key = keys[table.long()].reshape(-1, kv_heads, size)[first:length].double().repeat_interleave(group, dim=1)
     value = values[table.long()].reshape(-1, kv_heads, size)[first:length].double().repeat_interleave(group, dim=1)
-    scores = torch.einsum("hd,thd->ht", query.double(), key) / math.sqrt(size)
+    scores = torch.einsum("hd,thd->ht", query.double(), key) * (1 / math.sqrt(size) if scale is None else scale)
+    if cap is not None:
+        scores = cap * torch.tanh(scores / cap)
     return torch.einsum("ht,thd->hd", scores.softmax(dim=-1), value)
 
 
@@ -59,9 +72,10 @@ def kernel_error(
     window: int | None = None,
     dtype: torch.dtype = torch.float32,
     asked: torch.dtype = torch.float32,
+    **scored: float,
 ) -> float:
     """Largest difference over ragged lengths: 1, around a block and a tile, exact multiples, several tiles. ``dtype``: of
-    the cache, ``asked``: of the queries.
+    the cache, ``asked``: of the queries. ``scored``: see `SCORED`.
 
     Everything the kernel must not look at is NaN, so that a read too many shows in the result.
     """
@@ -83,13 +97,19 @@ def kernel_error(
         table[-(-length // block_size) :] = 2**30
         one = slice(row, row + 1)
         alone = paged_decode(
-            query[one], hidden_keys, hidden_values, table[None], torch.tensor([length], dtype=torch.int32), window
+            query[one],
+            hidden_keys,
+            hidden_values,
+            table[None],
+            torch.tensor([length], dtype=torch.int32),
+            window,
+            **scored,
         )
-        expected = reference(query[row], keys, values, tables[row], length, window)
+        expected = reference(query[row], keys, values, tables[row], length, window, **scored)
         worst = max(worst, _distance(alone[0].double(), expected))
-    together = paged_decode(query, keys, values, tables, torch.tensor(lengths, dtype=torch.int32), window)
+    together = paged_decode(query, keys, values, tables, torch.tensor(lengths, dtype=torch.int32), window, **scored)
     for row, length in enumerate(lengths):
-        expected = reference(query[row], keys, values, tables[row], length, window)
+        expected = reference(query[row], keys, values, tables[row], length, window, **scored)
         worst = max(worst, _distance(together[row].double(), expected))
     return worst
 
@@ -156,6 +176,7 @@ def main() -> None:
     }
     errors |= {f"block {size}, window {window}": kernel_error(size, 3, 64, window) for size, window in WINDOWS}
     errors |= {f"cache of {name}": kernel_error(16, 3, 64, dtype=getattr(torch, name)) for name in MIXED}
+    errors |= {name: kernel_error(16, 3, 64, 67, **scored) for name, scored in SCORED.items()}
     for name in MIXED:
         half = getattr(torch, name)
         errors |= {f"queries of {name}": kernel_error(16, 3, 64, dtype=half, asked=half)}

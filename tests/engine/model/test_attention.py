@@ -36,7 +36,15 @@ def _items(spans: Sequence[Span], block_size: int, seed: int = 0) -> list[BatchI
     return items
 
 
-def _reference(item: BatchItem, query: Tensor, keys: Tensor, values: Tensor, window: int | None = None) -> Tensor:
+def _reference(
+    item: BatchItem,
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    window: int | None = None,
+    scale: float | None = None,
+    cap: float | None = None,
+) -> Tensor:
     """Attention of one item, token by token, from the definition, in float64."""
     block_size, group = keys.shape[1], query.shape[1] // keys.shape[2]
     slots = [
@@ -49,7 +57,10 @@ def _reference(item: BatchItem, query: Tensor, keys: Tensor, values: Tensor, win
     for row in range(item.count):
         end = item.start + row + 1
         seen = slice(first_seen(window, end - 1), end)
-        scores = torch.einsum("hd,thd->ht", query[row].double(), key[seen]) / math.sqrt(query.shape[2])
+        scores = torch.einsum("hd,thd->ht", query[row].double(), key[seen])
+        scores = scores / math.sqrt(query.shape[2]) if scale is None else scores * scale
+        if cap is not None:
+            scores = cap * torch.tanh(scores / cap)
         rows.append(torch.einsum("ht,thd->hd", scores.softmax(dim=-1), value[seen]))
     return torch.stack(rows)
 
@@ -78,6 +89,25 @@ def test_torch_agrees_with_float64(block_size: int, group: int, spans: list[Span
     for place in layout.order:
         count = items[place].count
         expected = _reference(items[place], query[row : row + count], keys, values)
+        torch.testing.assert_close(result[row : row + count].double(), expected, atol=2e-6, rtol=1e-5)
+        row += count
+
+
+@pytest.mark.parametrize(("scale", "cap"), [(0.3, None), (None, 1.5), (3.0, 0.7)])
+@pytest.mark.parametrize("window", [None, 5])
+def test_scores_may_have_a_scale_and_a_cap(scale: float | None, cap: float | None, window: int | None) -> None:
+    torch.manual_seed(1)
+    block_size = 8
+    items = _items([(5, 4), (30, 1), (0, 9), (3, 1), (15, 1)], block_size)
+    keys, values = (torch.randn(BLOCKS, block_size, KV_HEADS, HEAD_SIZE) for _ in range(2))
+    layout = lay_out(items, block_size, "cpu")
+    query = torch.randn(len(layout.positions), 3 * KV_HEADS, HEAD_SIZE)
+    attend = TorchAttention().prepare(layout, torch.float32, scale, cap)
+    result = attend(query, PagedTensor(keys), PagedTensor(values), window)
+    row = 0
+    for place in layout.order:
+        count = items[place].count
+        expected = _reference(items[place], query[row : row + count], keys, values, window, scale, cap)
         torch.testing.assert_close(result[row : row + count].double(), expected, atol=2e-6, rtol=1e-5)
         row += count
 
@@ -130,14 +160,17 @@ def test_padding_never_doubles_the_work_of_long_rows() -> None:
 
 @pytest.mark.parametrize("poison", [1e4, math.nan, math.inf, -math.inf, torch.finfo(torch.float32).max])
 @pytest.mark.parametrize("window", [None, 5])
-def test_unwritten_slots_and_other_requests_blocks_have_no_weight(poison: float, window: int | None) -> None:
+@pytest.mark.parametrize("cap", [None, 2.0])
+def test_unwritten_slots_and_other_requests_blocks_have_no_weight(
+    poison: float, window: int | None, cap: float | None
+) -> None:
     """Rows of lengths that are padded, a chunk that ends within a block, and block 0, which padded tables name."""
     block_size = 8
     items = _items([(10, 1), (3, 1), (21, 1), (9, 4), (0, 11)], block_size)
     keys, values = (torch.randn(BLOCKS, block_size, KV_HEADS, HEAD_SIZE) for _ in range(2))
     layout = lay_out(items, block_size, "cpu")
     query = torch.randn(len(layout.positions), KV_HEADS, HEAD_SIZE)
-    attend = TorchAttention().prepare(layout, torch.float32)
+    attend = TorchAttention().prepare(layout, torch.float32, cap=cap)
     before = attend(query, PagedTensor(keys), PagedTensor(values), window)
     seen = {
         (item.request.block_table[p // 8], p % 8)

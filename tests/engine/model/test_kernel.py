@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(platform.system() != "Linux", reason="triton exi
 SHAPES = [f"block {b}, group {g}, head {h}" for b in (8, 16, 32) for g in (1, 3, 4) for h in (64, 128)]
 SHAPES += ["block 16, group 20, head 64", "block 16, group 3, head 80", "block 1, group 1, head 16"]
 SHAPES += [f"block {b}, window {w}" for b in (8, 16) for w in (1, 7, 64, 67)]
-SHAPES += ["cache of bfloat16", "cache of float16"]
+SHAPES += ["cache of bfloat16", "cache of float16", "scale", "cap", "both"]
 HALVES = {"queries of bfloat16": 0.02, "queries of float16": 0.002}
 HALVES |= {f"{name}, window": error for name, error in HALVES.items()}
 
@@ -57,9 +57,11 @@ def test_the_whole_model_says_the_same_with_either_backend(interpreted: dict[str
 
 
 @pytest.mark.parametrize("capability", [80, 90])
-@pytest.mark.parametrize(("dtype", "head_size", "group"), [("bf16", 64, 3), ("fp16", 128, 4), ("fp32", 64, 3)])
+@pytest.mark.parametrize(
+    ("dtype", "head_size", "group", "capped"),
+    [("bf16", 64, 3, False), ("fp16", 128, 4, False), ("fp32", 64, 3, False), ("bf16", 256, 2, True)],
+)
 @pytest.mark.parametrize("narrow_cache", [False, True], ids=["cache as queries", "cache of bf16"])
-@pytest.mark.parametrize("capped", [False, True], ids=["as they are", "capped"])
 def test_the_kernel_compiles_ahead_of_time(
     capability: int, dtype: str, head_size: int, group: int, narrow_cache: bool, capped: bool
 ) -> None:
