@@ -65,9 +65,7 @@ class Decoder:
             attention.prepare(each, self.dtype, config.attention_scale, config.attention_cap) for each in layouts
         ]
         rotary = {rope: tables.at(layout.positions, layout.reach) for rope, tables in self._rotary.items()}
-        x = weights.embedding.index_select(0, token_ids)
-        if self._embedding_scale != 1.0:
-            x = x * self._embedding_scale
+        x = self._embed(token_ids)
         rows = x.shape[0]
         last = len(weights.layers) - 1
         for number, layer in enumerate(weights.layers):
@@ -92,6 +90,10 @@ class Decoder:
             x = x + self._post(mixed, layer.post_attention_norm)
             x = x + self._post(self._feed_forward(x, layer), layer.post_feed_forward_norm)
         return capped(F.linear(self._norm(x, weights.final_norm), weights.head), config.logit_cap)
+
+    def _embed(self, token_ids: Tensor) -> Tensor:
+        x = self.weights.embedding.index_select(0, token_ids)
+        return x if self._embedding_scale == 1.0 else x * self._embedding_scale
 
     def _feed_forward(self, x: Tensor, layer: Layer) -> Tensor:
         joined = F.linear(self._norm(x, layer.feed_forward_norm), layer.gate_up, layer.gate_up_bias)
