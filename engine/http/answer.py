@@ -74,7 +74,7 @@ class Answer:
             return
         told = [self._form.whole(place, number, each.joined()) for number, (place, each) in sorted(choices.items())]
         body = self._form.head() | {"choices": told, "usage": self._tally.usage()}
-        headers = {"Content-Type": "application/json", "X-Request-Id": self._name}
+        headers = {"Content-Type": "application/json", "X-Request-Id": _header(self._name).decode("latin-1")}
         await Response(_dumps(body), headers=headers)(scope, receive, send)
 
     def _too_long(self) -> ApiError:
@@ -84,7 +84,7 @@ class Answer:
         headers = [
             (b"content-type", b"text/event-stream; charset=utf-8"),
             (b"cache-control", b"no-cache"),
-            (b"x-request-id", self._name.encode("latin-1", "replace")),
+            (b"x-request-id", _header(self._name)),
         ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         try:
@@ -119,6 +119,11 @@ class Answer:
         if options.include_usage:
             last = _event(head | {"choices": [], "usage": self._tally.usage()})
             await send({"type": "http.response.body", "body": last, "more_body": True})
+
+
+def _header(name: str) -> bytes:
+    """An id, which may be of any characters, as the value of a header."""
+    return name.strip().encode()
 
 
 async def _send_error(send: Send, error: ApiError) -> None:

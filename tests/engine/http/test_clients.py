@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -75,6 +76,17 @@ def test_a_plain_curl_streams(serving: Serving, chat: bool) -> None:
     events = done.stdout.split("\n\n")
     assert events[-2:] == ["data: [DONE]", ""]
     assert all(event.startswith("data: {") for event in events[:-2])
+
+
+def test_the_readmes_curl_works_as_it_is_written(serving: Serving) -> None:
+    text = (Path(__file__).parents[3] / "README.md").read_text().split("## Chat with it")[1].split("```")[1]
+    command = text[text.index("curl -N") :].strip()
+    assert "http://127.0.0.1:8000/" in command
+    command = command.replace("http://127.0.0.1:8000", serving.http.url).replace("curl", "curl -sS", 1)
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert '"id":"mine"' in done.stdout
+    assert done.stdout.endswith("data: [DONE]\n\n")
 
 
 def test_curl_without_a_type_is_told_how(serving: Serving) -> None:

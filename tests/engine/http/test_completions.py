@@ -82,6 +82,16 @@ def test_the_id_that_the_client_gives_is_the_one_on_the_screen(serving: Serving)
     assert (status, answer["error"]["param"]) == (400, "request_id")
 
 
+@pytest.mark.parametrize("name", ["日本", " é ", "a: b", '"', "x" * 128])
+def test_ids_of_all_characters_come_back(serving: Serving, name: str) -> None:
+    asked = {"prompt": "x", "max_tokens": 1, "request_id": name}
+    status, answer, headers = serving.ask(PATH, asked)
+    assert (status, answer["id"]) == (200, name)
+    assert headers["x-request-id"].encode("latin-1").decode() == name.strip()
+    chunk, *_ = serving.events(PATH, asked)
+    assert chunk["id"] == name
+
+
 def test_a_prefix_that_was_computed_is_told_as_cached(serving: Serving) -> None:
     asked = {"prompt": "p" * 70, "max_tokens": 2, "cache_salt": "of this test"}
     first = serving.ask(PATH, asked)[1]["usage"]["prompt_tokens_details"]["cached_tokens"]
