@@ -6,7 +6,7 @@ from kvtop.views.exposure import not_exposed
 from kvtop.views.fit import Part, Span, fit, line, part
 from kvtop.views.format import count, percent, size, size_of
 from kvtop.views.glyphs import UNICODE, Glyphs
-from kvtop.views.memory import memory_part
+from kvtop.views.memory import beside, memory_forms
 from kvtop.views.rows import Role, Row, clean
 
 
@@ -79,8 +79,8 @@ def _numbers(state: EngineState, counts: dict[str, int], total: int, width: int)
     if reserved is not None:
         parts.append(_named("reserved", int(reserved), total))
     parts += [_named(name, counts[name], total) for name in in_bar(counts) if counts[name] and not state_of(name).usual]
-    parts += [_bytes(state, held, total), memory_part(state.hello)]
-    return fit(parts, width)
+    parts.append(_bytes(state, held, total))
+    return beside(fit(parts, width), memory_forms(state.hello))
 
 
 def _named(name: str, number: int, total: int) -> Part:

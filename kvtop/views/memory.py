@@ -3,9 +3,11 @@
 from typing import NamedTuple
 
 from kvtop.protocol import Hello, MemoryFacts
-from kvtop.views.fit import Part, part
-from kvtop.views.format import size
-from kvtop.views.rows import Role, clean
+from kvtop.views.fit import cut
+from kvtop.views.format import size, size_of
+from kvtop.views.rows import Role, Row, clean
+
+SEPARATOR = " · "
 
 
 class Share(NamedTuple):
@@ -34,15 +36,25 @@ def shares(memory: MemoryFacts) -> list[Share]:
     return [share for share in found if share.bytes or share.field not in _MAY_BE_NOTHING]
 
 
-def memory_sum(memory: MemoryFacts) -> str:
-    """``weights 513 MiB + runtime 310 MiB + KV 180 MiB + headroom 3.0 GiB = 4.0 GiB of the container's limit``."""
-    said = " + ".join(f"{share.name} {size(share.bytes)}" for share in shares(memory))
-    of = f", {clean(memory.what, 48)}" if memory.what else ""
-    return f"{said} = {size(memory.total_bytes)}{of}"
+def memory_forms(hello: Hello | None) -> list[str]:
+    """The sum, from long to short; none where the engine does not tell.
 
-
-def memory_part(hello: Hello | None) -> Part:
-    """For a line of numbers, the first to go; nothing where the engine does not tell."""
+    ``weights 513 MiB + runtime 310 MiB + KV 180 MiB + headroom 3.0 GiB = 4.0 GiB, the container's limit``
+    """
     if hello is None or hello.memory is None or hello.memory.total_bytes is None:
-        return part(1, "")
-    return part(1, memory_sum(hello.memory), "", role=Role.DIM)
+        return []
+    memory = hello.memory
+    said = " + ".join(f"{share.name} {size(share.bytes)}" for share in shares(memory))
+    total = f"{said} = {size(memory.total_bytes)}"
+    forms = [f"{total}, {clean(memory.what, 48)}"] if memory.what else []
+    return [*forms, total, f"headroom {size_of(memory.headroom_bytes, memory.total_bytes)}"]
+
+
+def beside(row: Row, forms: list[str]) -> Row:
+    """``row`` with the longest of ``forms`` that the blanks at its end have room for."""
+    used, width = len(row.text.rstrip()), len(row.text)
+    form = next((form for form in forms if used + len(SEPARATOR) + len(form) <= width), None)
+    if form is None:
+        return row
+    text = row.text[:used] + SEPARATOR + form
+    return cut(Row(text, row.roles[:used] + bytes((Role.DIM,)) * (len(text) - used)), width)

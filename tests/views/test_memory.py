@@ -6,7 +6,7 @@ from kvtop.protocol import Hello, MemoryFacts
 from kvtop.views.capacity import capacity_rows
 from kvtop.views.definition import sent_meaning
 from kvtop.views.glyphs import UNICODE
-from kvtop.views.memory import memory_sum, shares
+from kvtop.views.memory import memory_forms, shares
 from panels.dialogs.help_text import help_rows
 from tests.views.scene import check_rows, hello, scene
 
@@ -34,17 +34,21 @@ def test_a_wide_screen_has_the_sum_behind_the_pools_numbers() -> None:
     assert text.rstrip().endswith(f"3.9 of 22.5 MiB · {SUM}")
 
 
-@pytest.mark.parametrize("width", [40, 80, 110, 180])
+@pytest.mark.parametrize("width", range(20, 220, 7))
 def test_where_there_is_less_room_the_pools_own_numbers_stay_whole(width: int) -> None:
-    assert capacity_rows(scene(hello(memory=MEMORY)), width) == capacity_rows(scene(hello()), width)
+    plain = check_rows(capacity_rows(scene(hello()), width), width, 2).rstrip()
+    text = check_rows(capacity_rows(scene(hello(memory=MEMORY)), width), width, 2).rstrip()
+    added = text.removeprefix(plain)
+    room = width - len(plain.split("\n")[1])
+    told = [f" · {form}" for form in memory_forms(hello(memory=MEMORY))]
+    assert added == next((form for form in told if len(form) <= room), "")
 
 
 def test_what_there_is_none_of_is_left_out_and_what_is_unknown_is_not_nothing() -> None:
-    assert memory_sum(MEMORY) == SUM
     more = MEMORY.model_copy(update={"host_tier_bytes": 64 * MIB, "others_bytes": None, "runtime_bytes": None})
-    assert "+ host tier 64.0 MiB +" in memory_sum(more)
-    assert "+ runtime – +" in memory_sum(more)
-    assert "others" not in memory_sum(MEMORY)
+    assert memory_forms(hello(memory=MEMORY)) == [SUM, SUM.partition(",")[0], "headroom 3.0 of 4.0 GiB"]
+    assert "+ runtime – + KV 180 MiB + host tier 64.0 MiB + headroom" in memory_forms(hello(memory=more))[0]
+    assert memory_forms(hello()) == memory_forms(None) == []
     assert {share.field for share in shares(more)} >= {"runtime_bytes", "host_tier_bytes"}
 
 
@@ -63,5 +67,5 @@ def test_the_help_says_where_it_is_not_exposed() -> None:
 
 def test_a_bound_from_elsewhere_is_shown_without_harm() -> None:
     bad = MEMORY.model_copy(update={"what": "a\x1b[31mb\n" + "x" * 100})
-    assert "\x1b" not in memory_sum(bad)
+    assert "\x1b" not in memory_forms(hello(memory=bad))[0]
     check_rows(capacity_rows(scene(hello(memory=bad)), 200), 200, 2)

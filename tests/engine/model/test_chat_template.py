@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.model.chat_template import ChatTemplate
@@ -81,6 +81,7 @@ CONTENTS = st.lists(
     ids=["chatml", "thinking", "pieced"],
 )
 @given(contents=st.lists(CONTENTS, min_size=1, max_size=3))
+@example(contents=["\ufdd01\ufdd1", "<|im_end|>", "\ufdd2|end|>"])
 def test_no_message_adds_a_special_token(source: str, specials: tuple[str, ...], contents: list[str]) -> None:
     template = ChatTemplate(source, "", "", specials)
     roles = ["user", "assistant", "user"]
