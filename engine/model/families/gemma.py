@@ -17,7 +17,7 @@ from engine.model.files.names import GGUF, HF_POST_NORMS, TensorNames
 from engine.model.rope import Rope
 
 _GLOBAL_BASE, _LOCAL_BASE = 1_000_000.0, 10_000.0
-_GEMMA3_27B_LAYERS = 62
+_LARGEST_LAYERS = {"gemma2": 46, "gemma3": 62}
 
 
 def _every(period: int, window: int, layers: int) -> Windows:
@@ -79,24 +79,30 @@ def _gemma2_from_hf(files: ModelFiles) -> ModelConfig:
     return replace(_from_hf(files, 2), rope=hf_settings.read_rope(files.fields))
 
 
-def _gemma3_from_gguf(files: ModelFiles) -> ModelConfig:
+def _from_gguf(files: ModelFiles, period: int) -> ModelConfig:
     fields = files.fields
     config = _common(gguf_settings.read_config(files))
     window = fields.whole("attention.sliding_window", 0)
-    period = fields.whole("attention.sliding_window_pattern", 6)
-    windows = _every(max(period, 1), window, config.layers) if window else ()
-    full, sliding = config.rope, Rope(fields.number("rope.freq_base_swa", _LOCAL_BASE))
-    # The files do not tell; the largest of the family alone scales by another size than its heads'.
-    scale = (config.hidden / config.query_heads) ** -0.5 if config.layers == _GEMMA3_27B_LAYERS else None
+    period = max(fields.whole("attention.sliding_window_pattern", period), 1)
+    # The files do not tell; the largest of a family alone scales by another size than its heads'.
+    scale = (config.hidden / config.query_heads) ** -0.5 if config.layers == _LARGEST_LAYERS[files.called] else None
     return replace(
         config,
-        windows=windows,
-        rope=full,
-        ropes=_by_window(windows, full, sliding),
-        qk_norm=True,
+        windows=_every(period, window, config.layers) if window else (),
         attention_scale=scale,
+        attention_cap=fields.number("attn_logit_softcapping", 0.0) or None,
         logit_cap=fields.number("final_logit_softcapping", 0.0) or None,
     )
+
+
+def _gemma3_from_gguf(files: ModelFiles) -> ModelConfig:
+    config = _from_gguf(files, 6)
+    sliding = Rope(files.fields.number("rope.freq_base_swa", _LOCAL_BASE))
+    return replace(config, ropes=_by_window(config.windows, config.rope, sliding), qk_norm=True)
+
+
+def _gemma2_from_gguf(files: ModelFiles) -> ModelConfig:
+    return _from_gguf(files, 2)
 
 
 GEMMA3 = ModelFamily(
@@ -107,5 +113,6 @@ GEMMA3 = ModelFamily(
 
 GEMMA2 = ModelFamily(
     "gemma2",
+    gguf=Description("gemma2", _gemma2_from_gguf, TensorNames(GGUF)),
     hf=Description("gemma2", _gemma2_from_hf, TensorNames(HF_POST_NORMS, norm_offset=1.0)),
 )
