@@ -13,6 +13,7 @@ from kvtop.views.exposure import not_exposed
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.holders import holder_rows
 from kvtop.views.legend import legend_rows
+from kvtop.views.numbers import MAP
 from kvtop.views.rows import Row, clean
 from panels.layout import Need, Room
 from panels.panel import Tick, TitledPanel, title_row, with_rule
@@ -30,6 +31,7 @@ class BlockMapPanel(TitledPanel):
     """Keys move the cursor; ``Enter`` asks for the owner of the block under it."""
 
     ID, NAME, DIGIT = "map", "block map", 1
+    NUMBERS = MAP
     EVERY_FRAME = True
     ACTIONS = (
         Action("left", ("h", "left"), "h ←", "one cell to the left"),

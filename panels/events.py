@@ -5,6 +5,7 @@ from kvtop.term.keys import Action, bindings, scrolling
 from kvtop.views.events import event_rows, events_title, scrolled, still_there
 from kvtop.views.format import count
 from kvtop.views.glyphs import UNICODE, Glyphs
+from kvtop.views.numbers import EVENTS
 from kvtop.views.rows import Row
 from panels.layout import Need, Room
 from panels.panel import TitledPanel
@@ -24,6 +25,7 @@ class EventsPanel(TitledPanel):
     """
 
     ID, NAME, DIGIT = "events", "events", 4
+    NUMBERS = EVENTS
     COLUMN = "right"
     ACTIONS = (
         Action("follow", ("f",), "f", "follow: stay at the newest event", "follow"),

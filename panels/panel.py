@@ -10,6 +10,7 @@ from textual.message import Message
 from kvtop.state import Changes, EngineState
 from kvtop.term.cell_panel import CellPanel
 from kvtop.term.keys import Actions, key_of
+from kvtop.views.definition import Section
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import HIGHLIGHT, Role, Row, RowBuilder
 from panels.layout import Column, Need, Room, Tile
@@ -87,6 +88,7 @@ class Panel(CellPanel):
         GO_TO: What the help says of that key beyond the name.
         ACTIONS: What its keys do while it has the focus; its bindings are made from them.
         COUNTS: Shows how long the view has been held, or the engine gone.
+        NUMBERS: What its numbers mean.
         EVERY_FRAME: Drawn at the map's rate, and not only when texts are due.
     """
 
@@ -96,6 +98,7 @@ class Panel(CellPanel):
     GO_TO: ClassVar[str] = ""
     ACTIONS: ClassVar[Actions] = ()
     COUNTS: ClassVar[bool] = False
+    NUMBERS: ClassVar[Section | None] = None
     EVERY_FRAME: ClassVar[bool] = False
 
     def __init__(self, state: EngineState, *, glyphs: Glyphs = UNICODE) -> None:

@@ -5,6 +5,7 @@ from kvtop.term.keys import bindings, scrolling
 from kvtop.views.exposure import not_exposed
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.limit import limit, work_rows
+from kvtop.views.numbers import REQUESTS
 from kvtop.views.queue import queue_rows, queue_title
 from kvtop.views.rows import Row
 from panels.layout import Need, Room
@@ -21,6 +22,7 @@ class QueuePanel(TitledPanel):
     """The keys scroll through those who wait. Beside the title stands what holds the engine back."""
 
     ID, NAME, DIGIT = "queue", "queue", 3
+    NUMBERS = REQUESTS
     ACTIONS = scrolling("waiting request")
     BINDINGS = bindings(ACTIONS, NAME)
 

@@ -12,6 +12,7 @@ from kvtop.state import EngineState
 from kvtop.term.keys import Action, bindings, scrolling
 from kvtop.views.exposure import not_exposed
 from kvtop.views.glyphs import UNICODE, Glyphs
+from kvtop.views.numbers import REQUESTS
 from kvtop.views.requests import (
     RequestsView,
     found,
@@ -50,6 +51,7 @@ class RequestsPanel(TitledPanel):
     """The selection stays on its request wherever the order moves it. `Selected` tells of a new one."""
 
     ID, NAME, DIGIT = "requests", "requests", 2
+    NUMBERS = REQUESTS
     COLUMN = "right"
     ACTIONS = (
         Action("open", ("enter",), "Enter", "block table of the selected request", "table"),
@@ -57,8 +59,8 @@ class RequestsPanel(TitledPanel):
         Action("reverse", ("O",), "O", "reverse the order"),
         Action("abort", ("x",), "x", "abort the selected request (asks first)", "abort"),
         Action("preempt", ("X",), "X", "preempt the selected request (asks first)", "preempt"),
-        # p is taken everywhere; i and u are letters of pIn and Unpin and lie side by side.
-        Action("pin", ("i",), "i", "pin: never evict the selected request's cached blocks (asks first)", "pin"),
+        # p is taken everywhere; I and u are letters of pIn and Unpin and lie side by side.
+        Action("pin", ("I",), "I", "pin: never evict the selected request's cached blocks (asks first)", "pin"),
         Action("unpin", ("u",), "u", "unpin the selected request's blocks (asks first)", "unpin"),
         Action("clear", ("escape",), "Esc", "clear the filter"),
         *scrolling("request"),

@@ -1,6 +1,7 @@
 """The tiers of KV memory: contents, flow, hits, what a block costs to move, what went wrong."""
 
 from kvtop.state import EngineState
+from kvtop.views.numbers import TIERS
 from kvtop.views.rows import Row
 from kvtop.views.tiers import WINDOWS, no_lower_tiers, table_height, tier_rows, tiers_title
 from panels.layout import Need, Room
@@ -11,6 +12,7 @@ class TiersPanel(TitledPanel):
     """There only for engines with more than one tier; on small terminals in the place of the queue."""
 
     ID, NAME, DIGIT = "tiers", "tiers", 5
+    NUMBERS = TIERS
     GO_TO = "tiers; on a small screen they take the queue's place, whose key brings it back"
 
     @staticmethod

@@ -18,7 +18,7 @@ from kvtop.app.dialogs import compact_form, pause_form, policy_form, request_for
 from kvtop.app.feed import Feed
 from kvtop.app.keymap import DEFAULT, Keymap, shown
 from kvtop.app.keys import EVERYWHERE_NAME, SCREEN_ACTIONS
-from kvtop.app.pages import block_table
+from kvtop.app.pages import block_table, numbers_page
 from kvtop.app.snapshots import SnapshotWriter
 from kvtop.protocol import Command
 from kvtop.state import Changes
@@ -27,6 +27,7 @@ from kvtop.term.front_buffer import FrontBufferApp
 from kvtop.term.keys import Action, bindings
 from kvtop.views.answer import Answer
 from kvtop.views.glyphs import UNICODE, Glyphs
+from kvtop.views.numbers import HEADER
 from kvtop.views.rows import Row
 from kvtop.views.tiers import no_lower_tiers
 from panels.block_map import BlockMapPanel
@@ -35,7 +36,7 @@ from panels.dialogs.confirm_screen import ConfirmScreen
 from panels.dialogs.dialog import Dialog
 from panels.dialogs.help_screen import HelpScreen
 from panels.dialogs.help_text import help_rows
-from panels.dialogs.pager import PAGER, PagerScreen
+from panels.dialogs.pager import PAGER, Content, PagerScreen
 from panels.dialogs.policy_screen import PolicyScreen
 from panels.divider import DividerPanel
 from panels.footer import FooterPanel
@@ -333,8 +334,11 @@ class EngineScreen(Screen[None]):
 
     def _open_table(self, num: int) -> None:
         content = block_table(self.feed, num, self._now, self.glyphs)
-        title = "block table: logical to physical"
-        keys = next(action.keys for action in self.keymap.actions(RequestsPanel.NAME) if action.name == "open")
+        self._open_pager("block table: logical to physical", content, RequestsPanel.NAME, "open")
+
+    def _open_pager(self, title: str, content: Content, place: str, opened_by: str) -> None:
+        """The key of the action that opens it closes it too."""
+        keys = next(action.keys for action in self.keymap.actions(place) if action.name == opened_by)
         self.app.push_screen(
             PagerScreen(title, content, close_keys=keys, live=True, glyphs=self.glyphs, keys=self.keymap.actions(PAGER))
         )
@@ -435,6 +439,12 @@ class EngineScreen(Screen[None]):
             return help_rows(width, self.feed.live.hello, self.glyphs, self.keymap.sections)
 
         self.app.push_screen(HelpScreen(text, close_keys=keys, glyphs=self.glyphs, keys=self.keymap.actions(PAGER)))
+
+    def action_numbers(self) -> None:
+        panel = self.focused if isinstance(self.focused, TitledPanel) else self.panels[self._last_focus]
+        own = [panel.NUMBERS] if isinstance(panel, Panel) and panel.NUMBERS is not None else []
+        content = numbers_page(self.feed, [*own, HEADER], lambda: self.requests.view.selected, self._now, self.glyphs)
+        self._open_pager("numbers: what they mean, and what they are now", content, EVERYWHERE_NAME, "numbers")
 
     def action_policy(self) -> None:
         form = policy_form(self.feed.live, self.commander.read_only())

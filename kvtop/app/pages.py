@@ -1,11 +1,14 @@
-"""What fills a pager: the block table of one request, for as long as its run goes on."""
+"""What fills a pager: the block table of one request, for as long as its run goes on; what the numbers mean, and are."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kvtop.app.feed import Feed
 from kvtop.views.block_table import block_table_rows, header_rows, table_length
+from kvtop.views.definition import Section
 from kvtop.views.glyphs import Glyphs
+from kvtop.views.present import present
 from kvtop.views.rows import Role
+from panels.dialogs.numbers_text import number_rows
 from panels.dialogs.pager import Content, Page
 from panels.dialogs.wrapping import wrapped
 
@@ -21,5 +24,21 @@ def block_table(feed: Feed, num: int, now: Callable[[], float], glyphs: Glyphs) 
             return Page(wrapped(over, width, Role.BAD), 1)
         rows = block_table_rows(state, num, width, height, now(), glyphs, offset=first)
         return Page(rows, table_length(state, num), fixed=header_rows(state))
+
+    return content
+
+
+def numbers_page(
+    feed: Feed, sections: Sequence[Section], num: Callable[[], int | None], now: Callable[[], float], glyphs: Glyphs
+) -> Content:
+    """Pages of these sections of the table of numbers, with what each is when it is asked for. ``num``: the request whose
+    numbers are meant."""
+
+    def content(width: int, first: int, height: int) -> Page:
+        state, at = feed.shown, now()
+        chosen = num()
+        row = None if chosen is None else state.request(chosen)
+        rows = number_rows(width, sections, lambda number: present(number, state, at, row), row)
+        return Page(glyphs.rows(rows[first : first + height]), len(rows))
 
     return content

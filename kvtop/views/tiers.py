@@ -64,16 +64,28 @@ def no_lower_tiers(state: EngineState) -> str | None:
 
 
 def tiers_title(state: EngineState) -> str:
-    """``tiers: 212 blocks below the device's 256 (+83%)``: complete blocks that lower tiers hold for it."""
+    """``tiers: 212 blocks kept below the device's 256 (+83%)``: complete blocks that lower tiers hold for it."""
+    kept = kept_below(state)
+    return f"tiers: {kept}" if kept else "tiers"
+
+
+def kept_below(state: EngineState) -> str:
+    """What of it the title says; empty where that is unknown."""
     spans = state.tier_spans()
     device = len(spans[0][1]) if spans else 0
     lower = [level for level in state.tiers if not spans or level.tier != spans[0][0]]
     held = [(level.blocks_cached or 0) + (level.blocks_held or 0) for level in lower if level.blocks_cached is not None]
     if not held or not device:
-        return "tiers"
-    return (
-        f"tiers: {plural(sum(held), 'block')} kept below the device's {count(device)} (+{percent(sum(held) / device)})"
-    )
+        return ""
+    return f"{plural(sum(held), 'block')} kept below the device's {count(device)} (+{percent(sum(held) / device)})"
+
+
+def figures_of(state: EngineState, now: float, *titles: str) -> str:
+    """``device 212/256, host 12/64``: of the columns with these titles, for each tier; empty where no tier is known."""
+    columns = [column for column in _COLUMNS if column.title in titles]
+    mono = state.mono_now(now)
+    every = [_Figures(state, level, mono) for level in state.tiers]
+    return ", ".join(f"{_name(one)[0]} {' / '.join(column.cell(one)[0] for column in columns)}" for one in every)
 
 
 def tier_rows(state: EngineState, width: int, height: int, now: float, glyphs: Glyphs = UNICODE) -> list[Row]:

@@ -258,7 +258,7 @@ async def test_a_command_the_engine_does_not_take_is_not_offered(tmp_path: Path)
     source = HandFedSource()
     source.put(LinkUp(), engine.hello().model_copy(update={"commands": ["set_policy"]}), engine.keyframe())
     async with bench(tmp_path, source=source) as b:
-        for keys, command in ((("E",), "pause"), (("C",), "compact"), (("2", "j", "i"), "pin"), (("u",), "unpin")):
+        for keys, command in ((("E",), "pause"), (("C",), "compact"), (("2", "j", "I"), "pin"), (("u",), "unpin")):
             await b.press(*keys)
             assert not isinstance(b.app.screen, Dialog)
             await b.until(lambda: f"this engine takes no command {command}" in b.text())  # noqa: B023
@@ -293,7 +293,7 @@ async def test_pinning_says_what_is_pinned_already_and_how_much_may_be(tmp_path:
         await b.press("2", "g")
         row = (b.screen.feed.live.requests or {})[b.screen.requests.view.selected or 0]
         row.pinned_blocks = 3
-        await b.press("i")
+        await b.press("I")
         card = _card(b)
         assert "3 blocks of it are pinned already" in card
         assert "Pinned blocks that no request holds now: 7. pin_limit allows 25% of the pool to be pinned." in card

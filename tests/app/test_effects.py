@@ -94,7 +94,7 @@ async def _preempt(s: Scene) -> None:
 
 async def _pin(s: Scene) -> None:
     wanted = s.running()[0]
-    await s.of(wanted, "i")
+    await s.of(wanted, "I")
     assert list(s.scheduler.pins.by_name) == [wanted.id]
     assert s.pool.pinned_total > 0
     assert wanted in s.scheduler.running

@@ -10,7 +10,7 @@ from panels.dialogs.dialog import Dialog
 from panels.dialogs.pager import PagerScreen
 from tests.app.harness import Bench, bench, in_loop
 
-KEYS = ("x", "X", "i", "u", "enter")
+KEYS = ("x", "X", "I", "u", "enter")
 
 
 async def filtered_to_nothing(b: Bench) -> str:

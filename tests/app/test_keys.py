@@ -103,6 +103,13 @@ async def _filter(b: Bench, key: str) -> None:
     assert "filter" not in b.text("requests").splitlines()[0]
 
 
+async def _numbers(b: Bench, key: str) -> None:
+    await b.press("3", key)
+    assert "numbers: what they mean" in b.text()
+    await b.press(key)
+    assert b.app.screen is b.screen
+
+
 async def _pause_engine(b: Bench, key: str) -> None:
     await b.press(key, "tab", "enter")
     await b.until(lambda: "took effect at iteration 4,711" in b.text("card"))
@@ -342,6 +349,7 @@ CHECKS: dict[tuple[str, str], Check] = {
     ("everywhere", "snapshot"): _snapshot,
     ("everywhere", "colour"): _colour,
     ("everywhere", "filter"): _filter,
+    ("everywhere", "numbers"): _numbers,
     ("everywhere", "pause_engine"): _pause_engine,
     ("everywhere", "reset_cache"): _reset_cache,
     ("everywhere", "compact"): _compact,

@@ -10,7 +10,7 @@ from tests.app.harness import Bench, bench, in_loop
 from tests.app.live_engine import LiveEngine
 from tests.app.sources import HandFedSource
 
-ON_REQUESTS = ("x", "X", "i", "u")
+ON_REQUESTS = ("x", "X", "I", "u")
 ON_ENGINE = ("E", "R", "C")
 
 
