@@ -9,7 +9,7 @@ from engine.config import EngineConfig
 from engine.llm.params import BeamSearchParams, SamplingParams
 from engine.llm.prompts import Prompt, ReadPrompt, read_prompts
 from engine.llm.results import BeamSearchOutput, RequestOutput, beam_output, request_output
-from engine.llm.session import LLMError, Session, free_name
+from engine.llm.session import LLMError, Session, own_name
 from engine.model.tokenizer import TextTokenizer
 from engine.requests.stopping import StopRules
 from engine.requests.stream import Output
@@ -46,7 +46,7 @@ class LLM:
         expose_text: bool = False,
         **settings: Any,
     ) -> None:
-        """``model``: smollm2, random (noise, for tests), or a path. ``name``: of its sockets; one that is free unless given.
+        """``model``: smollm2, random (noise, for tests), or a path. ``name``: of its sockets; ``llm-PID`` or the like unless given.
 
         ``num_gpu_blocks_override``: blocks of the pool; ``gpu_memory_utilization``: instead, the share of the memory there
         is, a CPU's too, that this engine takes. ``enable_prefix_caching``, ``max_num_seqs`` and
@@ -69,7 +69,7 @@ class LLM:
             raise TypeError(f"LLM: {min(unknown)!r} is no setting of this engine")
         config = EngineConfig(
             model=str(model),
-            name=free_name() if name is None else name,
+            name=own_name() if name is None else name,
             max_model_len=max_model_len or 0,
             blocks=num_gpu_blocks_override or 0,
             memory_fraction=gpu_memory_utilization or 0.0,

@@ -1,5 +1,6 @@
 """An engine that serves in a thread of this process, with its sockets, until it is closed."""
 
+import logging
 import os
 import threading
 from itertools import count
@@ -11,6 +12,8 @@ from engine.words import one_line
 from kvtop.publish.errors import PublishError
 from kvtop.publish.sockets import rehearse
 
+_LOG = logging.getLogger(__name__)
+
 _PATIENCE = 60.0
 """Seconds that closing waits for the iteration in progress; a long prefill takes some."""
 
@@ -19,18 +22,14 @@ class LLMError(RuntimeError):
     """The engine cannot be made, or has failed; the text says why."""
 
 
-def free_name() -> str:
-    """A name that no engine has: ``llm-PID``, and with several in one process a number behind it. Raises `LLMError`."""
-    for number in count(1):
-        name = f"llm-{os.getpid()}" if number == 1 else f"llm-{os.getpid()}-{number}"
-        try:
-            rehearse(None, name)
-        except PublishError as error:
-            if number == 1000:
-                raise LLMError(str(error)) from None
-            continue
-        return name
-    raise AssertionError
+_NUMBERS = count(1)
+"""Never the same twice, so that two threads which make one each do not meet."""
+
+
+def own_name() -> str:
+    """``llm-PID``, and for all but the first of this process a number behind it."""
+    number = next(_NUMBERS)
+    return f"llm-{os.getpid()}" if number == 1 else f"llm-{os.getpid()}-{number}"
 
 
 class Session:
@@ -43,8 +42,12 @@ class Session:
         self.failure: str | None = None
         try:
             rehearse(None, config.name)
-            server = build(config, lambda *_: None, lambda _: None)
-            server.publisher.start()
+            server = build(config, lambda *_: None, _LOG.info)
+            try:
+                server.publisher.start()
+            except BaseException:
+                server.close()
+                raise
         except BuildError as error:
             raise LLMError(f"{error} ({error.hint})" if error.hint else str(error)) from None
         except (PublishError, OSError) as error:

@@ -15,7 +15,7 @@ from engine.config import EngineConfig
 from engine.footprint.room import Room
 from engine.model.load import TINY, random_model
 from engine.policies.policy_set import PolicySet
-from engine.pool_size import weights_bytes, workspace_bytes
+from engine.pool_size import device_room, weights_bytes, workspace_bytes
 from engine.serving.server import Server
 
 GIB = 2**30
@@ -105,6 +105,19 @@ def test_a_switch_to_a_type_that_memory_has_no_room_for_is_refused_and_another_i
         assert after.headroom_bytes == (before.headroom_bytes or 0) + (before.kv_bytes or 0) // 2
     finally:
         server.close()
+
+
+def test_on_a_gpu_what_torch_keeps_for_itself_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which others cannot have, and the pool can."""
+    for name, value in {
+        "mem_get_info": (10 * GIB, 80 * GIB),
+        "memory_allocated": 3 * GIB,
+        "memory_reserved": 5 * GIB,
+        "get_device_name": "a GPU",
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, lambda _device, value=value: value)
+    assert device_room(torch.device("cuda")) == Room(80 * GIB, 12 * GIB, 3 * GIB, "a GPU")
+    assert device_room(torch.device("mps")) is None
 
 
 def test_weights_count_once_and_by_their_type() -> None:
