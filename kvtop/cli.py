@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import IO, NoReturn
 
 from kvtop import __version__
-from kvtop.commands import load_options
+from kvtop.commands import bench_options, load_options
 from kvtop.commands.option_types import above_zero, positive
 from kvtop.commands.verbs import VERBS
 from kvtop.errors import UserError, one_line
@@ -219,6 +219,16 @@ def build_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     load_options.arguments(load)
+
+    bench_options.arguments(
+        commands.add_parser(
+            "bench",
+            help="measure servers in a fixed form, and compare them",
+            description="Measure servers in a fixed form, or several in turn against each other.",
+            allow_abbrev=False,
+        ),
+        _Parser,
+    )
 
     snapshot = commands.add_parser(
         "snapshot",

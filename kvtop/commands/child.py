@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,11 +44,12 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The engine serves: where it can be observed and commanded."""
+    """The engine serves: where it can be observed and commanded, and where it takes requests, if it does."""
 
     name: str
     socket: Path
     control: Path
+    http: str | None = None
 
 
 def require_engine() -> None:
@@ -76,10 +77,12 @@ def engine_environment() -> dict[str, str]:
 
 
 class EngineChild:
-    """One engine process. ``arguments`` go to ``python -m engine``; what it says beside its reports goes to ``log``."""
+    """One engine process. ``arguments`` go to ``python -m engine``; what it says beside its reports goes to ``log``;
+    ``environment`` goes before the parent's."""
 
-    def __init__(self, arguments: Sequence[str], log: Path) -> None:
+    def __init__(self, arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
         self.log = log
+        self._environment = dict(environment or {})
         self._arguments = arguments
         self._reports: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._process: subprocess.Popen[bytes] | None = None
@@ -100,7 +103,7 @@ class EngineChild:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env=engine_environment(),
+                env=engine_environment() | self._environment,
                 # Of its own session: Ctrl-C is for the parent, which then ends the child in good order.
                 start_new_session=True,
             )
@@ -140,7 +143,7 @@ class EngineChild:
                 hint = one_line(report.get("hint") or "")
                 raise UserError(one_line(report["failed"]), hint, self._failure_code())
             elif isinstance(ready := report.get("ready"), dict):
-                places = Ready(str(ready["name"]), Path(ready["socket"]), Path(ready["control"]))
+                places = Ready(str(ready["name"]), Path(ready["socket"]), Path(ready["control"]), ready.get("http"))
                 self._sockets = (places.socket, places.control)
                 return places
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kvtop.commands.load_progress import LoadProgress
-from kvtop.commands.load_target import server_url
+from kvtop.commands.load_target import TOKEN, new_file, server_url, warn_of_others
 from kvtop.commands.table import table
 from kvtop.errors import UserError, one_line
 from kvtop.load import report
@@ -21,11 +21,8 @@ from kvtop.load.driver import Limits
 from kvtop.load.plan import Plan, chats, mixed, synthetic, traced
 from kvtop.load.result import LoadResult, read_result
 from kvtop.load.run import Running, Settings, run_load
-from kvtop.load.target import is_loopback
 from kvtop.load.traces import read_trace
 from kvtop.mixes import MIXES, Scale, scale_for
-
-TOKEN = "KVTOP_LOAD_TOKEN"
 
 DEFAULT_TOKENS = (64, 64)
 
@@ -39,9 +36,8 @@ def run(options: argparse.Namespace) -> int:
         raise UserError("no server named", "kvtop load http://127.0.0.1:8000", 2)
     plan = _planner(options)
     url = server_url(options.target)
-    target = _output(options.output)
-    if not is_loopback(url):
-        print(f"kvtop: {url} is not this machine: make sure that it may be loaded", file=sys.stderr)
+    target = new_file(options.output)
+    warn_of_others(url)
     settings = Settings(
         url=url,
         plan=plan,
@@ -76,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
 
 def measured(settings: Settings) -> LoadResult:
     """Runs it with its progress on standard error. Ctrl-C ends the sending, a second one the program."""
-    progress = LoadProgress(settings.limits)
+    progress = LoadProgress()
 
     def on_start(running: Running) -> None:
         loop = asyncio.get_running_loop()
@@ -108,20 +104,6 @@ def _compare(options: argparse.Namespace) -> int:
     if other := report.not_the_same(a, b):
         print("\n" + "\n".join(f"not the same: {line}" for line in other))
     return 0
-
-
-def _output(name: str | None) -> Path | None:
-    """Looked at before the load, not after it."""
-    if name is None:
-        return None
-    path = Path(name)
-    if path.is_dir() or not path.parent.is_dir():
-        raise UserError(
-            f"{name} cannot be written: {'a folder' if path.is_dir() else 'there is no such folder'}", code=2
-        )
-    if path.exists():
-        raise UserError(f"{name} exists", "give another name: kvtop load URL -o FILE", 2)
-    return path
 
 
 def _planner(options: argparse.Namespace) -> Callable[[ServerFacts], tuple[Plan, Arrivals]]:

@@ -4,15 +4,17 @@ import sys
 from collections import Counter
 from typing import TextIO
 
-from kvtop.load.driver import Limits, Tally
+from kvtop.load.driver import Tally
 from kvtop.load.sample import Sample
 
 
 class LoadProgress:
-    def __init__(self, limits: Limits, stream: TextIO | None = None) -> None:
+    """``what`` stands before it, where loads follow upon each other."""
+
+    def __init__(self, stream: TextIO | None = None, what: str = "") -> None:
         self._stream = sys.stderr if stream is None else stream
         self._terminal = self._stream.isatty()
-        self._limits = limits
+        self._what = what
         self._open = False
         self._looked = 0
         self._ended: Counter[str] = Counter()
@@ -31,7 +33,7 @@ class LoadProgress:
             else:
                 self._ended["answered" if sample.failure is None else sample.failure.value] += 1
         self._pending = still
-        self._put(f"\r\x1b[K{line(tally, self._ended)}")
+        self._put(f"\r\x1b[K{line(tally, self._ended, self._what)}")
         self._open = True
 
     def close(self) -> None:
@@ -47,8 +49,10 @@ class LoadProgress:
             self._terminal = False  # Nobody looks any more.
 
 
-def line(tally: Tally, ended: Counter[str]) -> str:
+def line(tally: Tally, ended: Counter[str], before: str = "") -> str:
     """At most 79 cells: the most important first."""
+    if before:
+        return f"{before}: {ended['answered']} answered in {tally.elapsed:.0f} s"[:79]
     what = "sending" if tally.issuing else "waiting for the last"
     failed = ", ".join(f"{kind} {count}" for kind, count in ended.items() if kind != "answered" and count)
     text = f"{tally.elapsed:.0f} of {tally.limits.seconds:g} s, {what}: {len(tally.samples)} sent, {tally.open_now} open, {ended['answered']} answered"

@@ -1,8 +1,14 @@
 """Which server ``kvtop load`` means: a URL, or the place where a running engine of that name serves HTTP."""
 
+import sys
+from pathlib import Path
+
 from kvtop.errors import UserError
-from kvtop.load.target import base_url
+from kvtop.load.target import base_url, is_loopback
 from kvtop.protocol.places import valid_name
+
+TOKEN = "KVTOP_LOAD_TOKEN"
+"""The variable that holds the bearer token of a server that asks for one."""
 
 
 def server_url(target: str) -> str:
@@ -19,3 +25,21 @@ def server_url(target: str) -> str:
             f"start it so: kvtop engine --name {found.name} --http 127.0.0.1:8000",
         )
     return base_url(http)
+
+
+def warn_of_others(url: str) -> None:
+    if not is_loopback(url):
+        print(f"kvtop: {url} is not this machine: make sure that it may be loaded", file=sys.stderr)
+
+
+def new_file(name: str | None) -> Path | None:
+    """Where a result is to be written, looked at before the load and not after it. Raises `UserError`."""
+    if name is None:
+        return None
+    path = Path(name)
+    if path.is_dir() or not path.parent.is_dir():
+        why = "a folder" if path.is_dir() else "there is no such folder"
+        raise UserError(f"{name} cannot be written: {why}", code=2)
+    if path.exists():
+        raise UserError(f"{name} exists", "give another name with -o", 2)
+    return path

@@ -40,6 +40,14 @@ def span(text: str) -> tuple[int, int]:
     return bounds
 
 
+def numbers(text: str) -> tuple[int, ...]:
+    """``1,2,4``."""
+    parts = text.split(",")
+    if not all(part.isdecimal() and 1 <= int(part) <= 1_000_000 for part in parts) or len(set(parts)) < len(parts):
+        raise argparse.ArgumentTypeError(f"{text} is no list of different whole numbers above 0, such as 1,2,4")
+    return tuple(int(part) for part in parts)
+
+
 def burst(text: str) -> tuple[int, float]:
     """``8/5``: eight every five seconds."""
     size, slash, every = text.partition("/")

@@ -55,11 +55,11 @@ def doubts(result: LoadResult) -> list[str]:
 
 def times(result: LoadResult) -> Table:
     rows = [
-        _row("time to first token", result.ttft),
-        _row("time per output token", result.tpot),
-        _row("between pieces of text", result.gap),
+        _row("first token", result.ttft),
+        _row("per output token", result.tpot),
+        _row("between pieces", result.gap),
         _row("whole answer", result.latency),
-        _row("sent later than due", result.lateness),
+        _row("sent after due", result.lateness),
     ]
     rows += [
         _row(name, spread, tokens=True)
@@ -79,7 +79,7 @@ def rates(result: LoadResult) -> Table:
         ["most requests open", str(result.most_open)],
     ]
     if result.cached_share is not None:
-        rows.append(["prompt tokens from the cache", f"{result.cached_share:.0%}"])
+        rows.append(["prompt tokens found cached", f"{result.cached_share:.0%}"])
     if (good := result.goodput) is not None:
         bounds = ", ".join(f"{name} {bound:g} s" for name, bound in good.bounds.items())
         rows.append([f"within {bounds}", f"{good.rate:.3g}/s ({good.share:.0%})"])
@@ -117,12 +117,14 @@ def not_the_same(a: LoadResult, b: LoadResult) -> list[str]:
 
 
 def seconds(value: float | None) -> str:
-    """With three digits, in the unit that fits."""
+    """With three digits, fewer below a millisecond, in the unit that fits."""
     if value is None:
         return UNKNOWN
     if value >= 100:
         return f"{value:.0f} s"
-    return f"{value:.3g} s" if value >= 1 else f"{1000 * value:.3g} ms"
+    if value >= 1:
+        return f"{value:.3g} s"
+    return f"{1000 * value:.3g} ms" if value >= 0.001 else f"{1000 * value:.2f} ms"
 
 
 def _row(name: str, spread: Distribution, *, tokens: bool = False) -> list[str]:

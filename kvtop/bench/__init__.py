@@ -1,0 +1,1 @@
+"""Benchmarks of servers: loads in a fixed form, one after the other, and their results as one document."""

@@ -1,0 +1,94 @@
+"""Writes docs/performance.md from the results in docs/performance: ``python -m kvtop.bench.document [--check]``."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kvtop.bench.form import STUDY_FIGURES
+from kvtop.bench.report import figures, ratios, totals
+from kvtop.bench.result import BenchResult, read_bench
+from kvtop.errors import UserError
+from kvtop.load.report import Table, doubts
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "performance.md"
+RESULTS = ROOT / "docs" / "performance"
+
+_HEAD = f"""# Performance
+
+Generated from the results in [docs/performance](performance) by `python -m kvtop.bench.document`; do not edit.
+
+`kvtop bench serving` measures in the form of the published study of small models on a CPU: SmolLM2-135M-Instruct over HTTP with
+server-sent events, eight configurations of threads, streams and prompt length, six requests of 24 tokens each (48 requests,
+1,152 output tokens), greedy, end of sequence ignored. The study reports {STUDY_FIGURES[0]:.2f} to {STUDY_FIGURES[1]:.2f} output tokens/s on a
+machine of its own. `kvtop bench compare` loads several servers in turn, forth in one round and back in the next, with the same
+requests in each round, and divides round by round. What is measured, from when to when: [load.md](load.md). A figure of a
+cell is the median of its rounds. Memory is the most that the server's processes were seen to hold.
+"""
+
+
+def page(results: Sequence[tuple[str, BenchResult]]) -> str:
+    """The whole page; ``results`` with the names of their files."""
+    parts = [_HEAD]
+    if not results:
+        parts.append("Nothing has been measured yet.\n")
+    for name, result in results:
+        parts.append("\n".join([f"## {name}", "", *_about(name, result), "", _markdown(figures(result))]))
+        if len(result.servers) > 1:
+            parts.append(
+                f"Over {result.servers[0]}, median of the rounds and their spread:\n\n{_markdown(ratios(result))}"
+            )
+    return "\n".join(parts)
+
+
+def _about(name: str, result: BenchResult) -> list[str]:
+    client = result.runs[0].load.client
+    memory = "" if client.memory_bytes is None else f", {client.memory_bytes / 2**30:.0f} GiB"
+    lines = [
+        f"- {totals(result)}, begun {result.began}; [every request](performance/{name}.json)",
+        f"- {client.cpu or 'processor unknown'}, {client.cores} cores{memory}; {client.platform}; Python {client.python}, kvtop "
+        f"{client.kvtop}, httpx {client.httpx}",
+        f"- `{' '.join(result.command)}`",
+    ]
+    for server in result.servers:
+        facts = next(run.load.server for run in result.runs if run.server == server)
+        said = ", ".join(filter(None, (facts.owner, facts.version, facts.software)))
+        lines.append(f"- {server}: {facts.model} ({said or 'says nothing of itself'})")
+    lines += [f"- {key}: {value}" for key, value in result.notes.items()]
+    lines += [f"- {doubt}" for doubt in dict.fromkeys(doubt for run in result.runs for doubt in doubts(run.load))]
+    return lines
+
+
+def _markdown(table: Table) -> str:
+    headings, rows = table
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
+
+
+def written() -> str:
+    return page([(path.stem, read_bench(path)) for path in sorted(RESULTS.glob("*.json"))])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--check", action="store_true", help="compare only; 1 where the page is not that of the results"
+    )
+    options = parser.parse_args()
+    try:
+        text = written()
+    except UserError as error:
+        print(error.message, file=sys.stderr)
+        return 1
+    if not options.check:
+        PAGE.write_text(text)
+        return 0
+    if PAGE.exists() and PAGE.read_text() == text:
+        return 0
+    print("docs/performance.md is not that of the results: python -m kvtop.bench.document", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,173 @@
+"""``kvtop bench``: servers measured in a fixed form, our own engine started for it, or several in turn."""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from kvtop.bench import report
+from kvtop.bench.form import STUDY_FIGURES, Form, interleaved
+from kvtop.bench.measure import measure
+from kvtop.bench.result import BenchResult, Cell, Run
+from kvtop.commands.child import EngineChild, require_engine
+from kvtop.commands.load_progress import LoadProgress
+from kvtop.commands.load_target import TOKEN, new_file, server_url, warn_of_others
+from kvtop.commands.progress import ProgressLine
+from kvtop.commands.table import table
+from kvtop.commands.target import place_fault
+from kvtop.commands.tty import signals_raise
+from kvtop.errors import UserError, one_line
+from kvtop.load.report import doubts
+from kvtop.protocol.places import PlaceError, socket_folder
+
+ENGINE = "kvtop"
+"""What our own engine is called in tables."""
+
+
+def run(options: argparse.Namespace) -> int:
+    target = new_file(options.output)
+    form = Form(
+        getattr(options, "threads", None) or Form().threads,
+        options.streams,
+        options.prompt_tokens,
+        options.output_tokens,
+        options.requests,
+        options.warmup_requests,
+    )
+    began = datetime.now(UTC).isoformat(timespec="seconds")
+    with signals_raise():
+        runs = _serving(options, form) if options.kind == "serving" else _compare(options, form)
+    result = BenchResult(kind=options.kind, began=began, command=_command(), notes=dict(options.note), runs=runs)
+    if target is not None:
+        target.write_text(result.dumps())
+    sys.stdout.write(result.dumps() if options.json else _tables(result))
+    return 0 if all(run.load.counts["finished"] for run in runs) else 1
+
+
+def _serving(options: argparse.Namespace, form: Form) -> list[Run]:
+    if options.target is not None:
+        if options.threads is not None:
+            raise UserError(
+                "--threads is for our own engine, which is started with so many",
+                "say it of a server: --note threads=2",
+                2,
+            )
+        url = server_url(options.target)
+        model = None if options.model == "smollm2" else options.model
+        cells = form.cells(vary_threads=False)
+        return [_measured(options, form, options.target, url, cell, 0, model) for cell in cells]
+    runs = []
+    cells = form.cells(vary_threads=True)
+    for threads in form.threads:
+        with _engine(options.model, threads) as url:
+            runs += [_measured(options, form, ENGINE, url, cell, 0, None) for cell in cells if cell.threads == threads]
+    return runs
+
+
+def _compare(options: argparse.Namespace, form: Form) -> list[Run]:
+    servers = _named(options.targets)
+    cells = form.cells(vary_threads=False)
+    return [
+        _measured(options, form, server, servers[server], cell, number, None)
+        for cell in cells
+        for number, server in interleaved(list(servers), options.rounds)
+    ]
+
+
+def _named(targets: list[str]) -> dict[str, str]:
+    """URLs by the servers' labels, in the order in which they were named."""
+    found: dict[str, str] = {}
+    for target in targets:
+        label, equals, where = target.partition("=")
+        name = label if equals else target
+        if name in found:
+            raise UserError(f"{one_line(name)} is named twice", "give each a label: LABEL=URL", 2)
+        found[name] = server_url(where if equals else target)
+    if len(found) < 2:
+        raise UserError("one server alone cannot be compared", "kvtop bench compare URL URL", 2)
+    return found
+
+
+def _measured(
+    options: argparse.Namespace, form: Form, server: str, url: str, cell: Cell, number: int, model: str | None
+) -> Run:
+    """The seed is another in each round, so that no prompt is found in a cache of the round before, and the same for all."""
+    warn_of_others(url)
+    threads = "" if cell.threads is None else f", {cell.threads} threads"
+    note = f"{server}{threads}: {cell.streams} streams, {cell.prompt_tokens}/{cell.output_tokens} tokens, round {number + 1}"
+    progress = LoadProgress(what=note)
+    try:
+        load = asyncio.run(
+            measure(
+                url,
+                cell,
+                form,
+                seed=_seed(options.seed, number, cell),
+                model=model,
+                token=os.environ.get(TOKEN) or None,
+                notes=dict(options.note),
+                command=tuple(_command()),
+                on_tick=progress,
+            )
+        )
+    finally:
+        progress.close()
+    return Run(server=server, round=number, cell=cell, load=load)
+
+
+def _seed(seed: int, number: int, cell: Cell) -> int:
+    return ((seed * 1000 + number) * 1000 + cell.streams) * 100_000 + cell.prompt_tokens
+
+
+@contextmanager
+def _engine(model: str, threads: int) -> Iterator[str]:
+    """Our engine with so many threads; its URL."""
+    require_engine()
+    name = f"bench-{os.getpid()}"
+    try:
+        place = socket_folder(create=True)
+    except PlaceError as error:
+        raise place_fault(str(error), code=2) from None
+    arguments = ["--parent-stdin", "--ready-json", "--model", model, "--name", name, "--http", "127.0.0.1:0"]
+    child = EngineChild(arguments, place / f"{name}.log", _threads(threads))
+    progress = ProgressLine()
+    try:
+        child.start()
+        try:
+            ready = child.wait_ready(progress, _unsaid)
+        finally:
+            progress.close()
+        if ready.http is None:
+            raise UserError("the engine serves no HTTP", f"its log: {child.log}")
+        yield ready.http
+    finally:
+        child.stop()
+
+
+def _threads(count: int) -> dict[str, str]:
+    return {name: str(count) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+
+
+def _unsaid(note: str) -> None:
+    """What the engine notes of itself stands in its log."""
+
+
+def _command() -> list[str]:
+    return ["kvtop", *sys.argv[1:]]
+
+
+def _tables(result: BenchResult) -> str:
+    parts = [f"{report.totals(result)}, begun {result.began}", table(*report.figures(result))]
+    if len(result.servers) > 1:
+        parts += ["median of the rounds (least to most):", table(*report.ratios(result))]
+    if result.kind == "serving":
+        low, high = STUDY_FIGURES
+        parts.append(
+            f"the published study's own figures: {low:.2f} to {high:.2f} output tokens/s, on a machine of its own"
+        )
+    told = dict.fromkeys(doubt for run in result.runs for doubt in doubts(run.load))
+    parts += [f"note: {one_line(doubt)}" for doubt in told]
+    return "\n\n".join(parts) + "\n"

@@ -1,0 +1,86 @@
+"""``kvtop bench`` as it is typed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.run import assert_one_line, kvtop
+from tests.load.served import served  # noqa: F401
+from tests.load.server import Server
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], ["KIND"]),
+        (["serving", "--threads", "0"], ["--threads"]),
+        (["serving", "--streams", "1,1"], ["--streams", "different"]),
+        (["serving", "http://127.0.0.1:9", "--threads", "2"], ["--threads", "--note"]),
+        (["serving", "-o", "/nowhere/x"], ["no such folder"]),
+        (["compare", "http://127.0.0.1:9"], ["one server"]),
+        (["compare", "a=http://127.0.0.1:9", "a=http://127.0.0.1:8"], ["named twice"]),
+    ],
+)
+def test_wrong_usage_is_one_line(folder: Path, arguments: list[str], words: list[str]) -> None:
+    assert_one_line(kvtop(folder, "bench", *arguments), 2, *words)
+
+
+def read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def test_servers_are_loaded_in_turn_with_the_same_requests(folder: Path, served: Server) -> None:  # noqa: F811
+    kept = folder / "c.json"
+    both = (f"a={served.url}", f"b={served.url}")
+    few = ("--streams", "1,2", "--requests", "3", "--warmup-requests", "1", "--rounds", "2", "--output-tokens", "4")
+    done = kvtop(folder, "bench", "compare", *both, *few, "-o", str(kept), "--note", "box=busy")
+    assert done.returncode == 0, done.stderr
+    assert "OVER a" in done.stdout
+    result = read(kept)
+    order = [(run["cell"]["streams"], run["round"], run["server"]) for run in result["runs"]]
+    assert order == [(n, r, s) for n in (1, 2) for r, s in ((0, "a"), (0, "b"), (1, "b"), (1, "a"))]
+    digests = {(run["cell"]["streams"], run["round"]): set() for run in result["runs"]}
+    for run in result["runs"]:
+        digests[run["cell"]["streams"], run["round"]].add(run["load"]["asked"]["digest"])
+    assert [len(of_round) for of_round in digests.values()] == [1] * 4
+    assert len(set.union(*digests.values())) == 4
+    assert (result["schema"], result["notes"]) == ("kvtop.bench/1", {"box": "busy"})
+
+
+def test_a_server_that_runs_is_measured_as_it_is(folder: Path, served: Server) -> None:  # noqa: F811
+    done = kvtop(folder, "bench", "serving", served.url, "--requests", "2", "--json")
+    result = json.loads(done.stdout)
+    assert [run["cell"]["threads"] for run in result["runs"]] == [None] * 4
+    assert all(run["load"]["counts"]["finished"] == 2 for run in result["runs"])
+    # Its memory is looked at from outside: here it is that of the test itself.
+    assert all(run["load"]["server"]["rss_bytes"] > 10_000_000 for run in result["runs"])
+
+
+def test_our_own_engine_is_started_with_each_number_of_threads(folder: Path) -> None:
+    done = kvtop(
+        folder,
+        "bench",
+        "serving",
+        "--model",
+        "random",
+        "--threads",
+        "1,2",
+        "--streams",
+        "1",
+        "--prompt-tokens",
+        "24",
+        "--json",
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert [run["cell"]["threads"] for run in result["runs"]] == [1, 2]
+    assert [run["load"]["counts"]["finished"] for run in result["runs"]] == [6, 6]
+    assert [run["load"]["notes"]["threads"] for run in result["runs"]] == ["1", "2"]
+    assert list(folder.glob("*.sock")) == []
+
+
+def test_an_engine_that_cannot_start_is_one_line(folder: Path) -> None:
+    assert_one_line(kvtop(folder, "bench", "serving", "--model", "/none.gguf", "--threads", "1"), 1, "none.gguf")
