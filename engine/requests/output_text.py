@@ -32,14 +32,26 @@ class OutputText:
     """Grows by tokens. ``text`` never changes what it said: a character that is not complete and what may be the beginning
     of a stop string are held back. UTF-8 finds its own characters, so matching bytes is matching text.
 
-    ``matched``: the stop string that ended it; of several, the one complete first, of these the longest.
+    ``matched``: the stop string that ended it; of several, the one complete first, of these the longest. In the text of the
+    first ``min_tokens`` tokens none is looked for.
     """
 
-    __slots__ = ("_decoder", "_held", "_progress", "_stops", "_token_bytes", "matched", "text")
+    __slots__ = (
+        "_decoder",
+        "_held",
+        "_min_tokens",
+        "_progress",
+        "_spared",
+        "_stops",
+        "_token_bytes",
+        "matched",
+        "text",
+    )
 
-    def __init__(self, token_bytes: TokenBytes, stops: Sequence[StopString] = ()) -> None:
+    def __init__(self, token_bytes: TokenBytes, stops: Sequence[StopString] = (), min_tokens: int = 0) -> None:
         self._token_bytes = token_bytes
         self._stops = tuple(stops)
+        self._min_tokens = self._spared = min_tokens
         self._progress = [0] * len(self._stops)
         self._held = b""
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
@@ -48,14 +60,14 @@ class OutputText:
 
     def fresh(self) -> "OutputText":
         """One with nothing in it that looks for the same."""
-        return OutputText(self._token_bytes, self._stops)
+        return OutputText(self._token_bytes, self._stops, self._min_tokens)
 
     def copy(self) -> "OutputText":
         """One that goes on from here by itself."""
         other = self.fresh()
         other._progress, other._held, other.text = list(self._progress), self._held, self.text
         other._decoder.setstate(self._decoder.getstate())
-        other.matched = self.matched
+        other.matched, other._spared = self.matched, self._spared
         return other
 
     def of(self, tokens: Iterable[int]) -> "OutputText":
@@ -71,8 +83,9 @@ class OutputText:
         if self.matched is not None:
             return
         data = self._token_bytes(token)
-        if not self._stops:
+        if not self._stops or self._spared:
             self.text += self._decoder.decode(data)
+            self._spared = max(0, self._spared - 1)
             return
         end, found = self._walk(data, self._progress)
         data = self._held + data[:end]
@@ -86,7 +99,11 @@ class OutputText:
 
     def would_stop(self, token: int) -> bool:
         """Whether a stop string would be complete with ``token``."""
-        return bool(self._stops) and self._walk(self._token_bytes(token), list(self._progress))[1] is not None
+        return (
+            bool(self._stops)
+            and not self._spared
+            and self._walk(self._token_bytes(token), list(self._progress))[1] is not None
+        )
 
     def finish(self) -> None:
         """Nothing more comes: what was held back is text after all, an incomplete character U+FFFD. Safe to repeat."""

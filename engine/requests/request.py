@@ -140,8 +140,10 @@ class Request:
 
     @property
     def log_probability(self) -> float | None:
-        """Of its output, by the model (nats); None where nobody asked for it. Without a token of it, 0."""
-        return self.score if self.logprobs is None else fsum(each.logprob for each in self.logprobs)
+        """Of its output, by the model (nats); None where nobody asked for it."""
+        if self.score is not None or self.logprobs is None:
+            return self.score
+        return fsum(each.logprob for each in self.logprobs)
 
     @property
     def total_limit(self) -> int:

@@ -133,7 +133,7 @@ class Submission:
         readable: bool,
     ) -> Request:
         """The request, and behind it its samples or beams, with these ``nums``. ``readable``: somebody reads its text."""
-        stop = self.stop or StopRules()
+        stop, sampling = self.stop or StopRules(), self.sampling or Sampling()
         wanted = vocabulary.token_bytes is not None and (readable or stop.strings)
         token_bytes = vocabulary.token_bytes if wanted else None
         request = Request(
@@ -146,12 +146,12 @@ class Submission:
             arrival=arrival,
             priority=self.priority,
             label=self.label,
-            sampling=self.sampling or Sampling(),
+            sampling=sampling,
             stop=stop,
             stop_ids=stop.stop_ids(vocabulary.eos_ids),
             text=None
             if token_bytes is None
-            else OutputText(token_bytes, [StopString(string) for string in stop.strings]),
+            else OutputText(token_bytes, [StopString(string) for string in stop.strings], sampling.min_tokens),
             retention=tuple(self.retention),
             cache_salt=self.cache_salt,
         )

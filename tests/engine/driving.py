@@ -9,6 +9,7 @@ from engine.memory.pool import BlockPool
 from engine.memory.window import Windows
 from engine.policies.policy_set import PolicySet
 from engine.requests.batch import BatchItem, BlockCopy, StepOutput
+from engine.requests.logprobs import TokenLogprob, of_candidate
 from engine.requests.request import Request
 from engine.scheduling.kv_switch import KVSwitchError
 from engine.scheduling.output import SchedulerOutput
@@ -49,9 +50,11 @@ class FakeRunner:
                     self._memory[block][position % self._size] = histories[item.request.num][position] ^ group
         for item in items:
             self._read(item, histories[item.request.num])
+        tokens = [token for item in items for token in self._tokens(item)]
         return StepOutput(
-            [token for item in items for token in self._tokens(item)],
+            tokens,
             candidates=[self.candidates(i.request.token_ids, i.candidates) for i in items if i.candidates],
+            logprobs=self._logprobs(items, tokens),
         )
 
     def follow(self, sequences: list[list[int]], count: int) -> list[list[tuple[int, float]]]:
@@ -63,6 +66,19 @@ class FakeRunner:
         draw = random.Random(hash((self._seed, *token_ids)))
         pairs = [(token, math.log(draw.random() + 1e-9)) for token in range(FAKE_VOCAB)]
         return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:count]
+
+    def told(self, token_ids: Sequence[int], token: int, tops: int) -> TokenLogprob:
+        """What it says of ``token`` behind all these."""
+        ranked = self.candidates(token_ids, FAKE_VOCAB)
+        return of_candidate(ranked, [each for each, _ in ranked].index(token), tops)
+
+    def check_logprobs(self, request: Request) -> None:
+        """It has one for each of its output tokens if it asked for them, each what was said in its place, or no list at all."""
+        tops, ids, first = request.sampling.logprobs, request.token_ids, request.prompt_tokens
+        expected = None
+        if tops is not None:
+            expected = [self.told(ids[:place], ids[place], tops) for place in range(first, len(ids))]
+        assert request.logprobs == expected, request.id
 
     def spoil(self, blocks: Sequence[int]) -> None:
         """What these hold is wrong from now on."""
@@ -92,6 +108,18 @@ class FakeRunner:
         if item.proposed:
             return [self.token(item.request, item.proposed[:place]) for place in range(len(item.drawing))]
         return [self.token(request) for request in item.drawing]
+
+    def _logprobs(self, items: Sequence[BatchItem], tokens: Sequence[int]) -> dict[int, TokenLogprob]:
+        behind = [
+            (each, item.proposed[: place * bool(item.proposed)])
+            for item in items
+            for place, each in enumerate(item.drawing)
+        ]
+        return {
+            place: self.told([*each.token_ids, *proposed], token, each.sampling.logprobs)
+            for place, ((each, proposed), token) in enumerate(zip(behind, tokens, strict=True))
+            if each.sampling.logprobs is not None
+        }
 
     def token(self, request: Request, more: Sequence[int] = ()) -> int:
         """What is sampled behind its tokens and ``more``."""

@@ -8,6 +8,7 @@ from engine.memory.pool import BlockPool
 from engine.memory.window import Windows
 from engine.policies.policy_set import PolicySet
 from engine.requests.batch import BatchItem, BlockCopy, StepOutput
+from engine.requests.logprobs import TokenLogprob
 from engine.requests.request import Request
 from engine.scheduling.scheduler import Scheduler
 from engine.serving.telemetry import Telemetry
@@ -21,10 +22,17 @@ class FakeRunner:
         self._random = random.Random(seed)
 
     def run(self, items: Sequence[BatchItem], copies: Sequence[BlockCopy] = ()) -> StepOutput:
+        drawing = [request for item in items for request in item.drawing]
+        tokens = [self._random.randrange(1000) for _ in drawing]
         return StepOutput(
-            [self._random.randrange(1000) for item in items for _ in item.drawing],
+            tokens,
             forward_ms=1.0,
             candidates=[self._candidates(item.candidates) for item in items if item.candidates],
+            logprobs={
+                place: TokenLogprob(token, -0.5 * (token % 9), 1 + token % 9)
+                for place, (request, token) in enumerate(zip(drawing, tokens, strict=True))
+                if request.sampling.logprobs is not None
+            },
         )
 
     def _candidates(self, count: int) -> list[tuple[int, float]]:

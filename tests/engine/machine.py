@@ -24,6 +24,7 @@ from engine.requests.batch import BatchItem
 from engine.requests.members import is_one_search, leader_of, width_taken
 from engine.requests.request import NULL_BLOCK, FinishReason, Request, RequestState
 from engine.requests.retention import Retention
+from engine.requests.sampling import Sampling
 from engine.scheduling.admission import never_fits
 from engine.scheduling.beam_steps import add_beams
 from engine.scheduling.forking import add_samples
@@ -43,6 +44,8 @@ RETENTIONS = [
     (Retention(0, 9, 60, seconds=6.0), Retention(4, None, 10)),
     (Retention(0, None, 35, seconds=3.0),),
 ]
+
+SAMPLINGS = [Sampling(), Sampling(), Sampling(logprobs=0), Sampling(logprobs=2)]
 
 VALUES: dict[str, st.SearchStrategy[bool | int | float | str]] = {
     "capacity": st.sampled_from(["max_utilization", *CAPACITIES]),
@@ -135,6 +138,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             cache_salt=draw.choice(["", "", "", "tenant"]),
             stop_ids=draw.choice([frozenset(), frozenset({7, 8})]),
             retention=draw.choice(RETENTIONS),
+            sampling=draw.choice(SAMPLINGS),
         )
         if (more := draw.choice([0, 0, 0, 1, 3])) > 0:
             nums = list(range(self.arrived, self.arrived + more))
@@ -157,6 +161,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.scheduler.abort(request, self.now)
         assert request.state is RequestState.FINISHED
         assert request.finish_reason is FinishReason.ABORT
+        self.runner.check_logprobs(request)
         assert request.num not in self.scheduler.requests
 
     # What the engine does
@@ -309,7 +314,10 @@ class SchedulerMachine(RuleBasedStateMachine):
         finished = scheduler.commit(plan, output, self.now)
         assert scheduler.ledger_violations() == []
         self.mirror.check()
+        for request in (item.request for item in plan.items):
+            assert request.logprobs is None or len(request.logprobs) == request.output_tokens
         for request in finished:
+            self.runner.check_logprobs(request)
             assert request.state is RequestState.FINISHED
             assert request.output_tokens <= request.max_tokens
             if request.beam is not None and request is request.beam.leader:

@@ -40,8 +40,11 @@ def _alone(model: LoadedModel, sampling: Sampling | None = None) -> list[list[in
     return [generate(runner, [request])[0] for request in _requests(model, sampling, seed=9)]
 
 
-SAMPLINGS = [Sampling(), Sampling(temperature=0.9, top_p=0.8, seed=7), Sampling(temperature=1.0)]
-NAMES = ["greedy", "top-p with a seed", "the engine's seed"]
+PENALISED = Sampling(
+    temperature=0.8, top_k=30, min_p=0.01, repetition_penalty=1.2, presence_penalty=0.4, frequency_penalty=0.3, seed=7
+)
+SAMPLINGS = [Sampling(), Sampling(temperature=0.9, top_p=0.8, seed=7), Sampling(temperature=1.0), PENALISED]
+NAMES = ["greedy", "top-p with a seed", "the engine's seed", "penalties"]
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=NAMES)

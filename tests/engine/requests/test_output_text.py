@@ -21,14 +21,15 @@ PIECES = [
 ]
 
 
-def output(*stops: str) -> OutputText:
-    return OutputText(PIECES.__getitem__, [StopString(stop) for stop in stops])
+def output(*stops: str, min_tokens: int = 0) -> OutputText:
+    return OutputText(PIECES.__getitem__, [StopString(stop) for stop in stops], min_tokens)
 
 
-def by_definition(data: bytes, stops: list[str]) -> tuple[str, str | None]:
-    """What of ``data`` is text, and which of ``stops`` cut it: all prefixes are looked at, shortest first."""
-    for end in range(len(data) + 1):
-        found = [stop for stop in stops if data[:end].endswith(stop.encode())]
+def by_definition(data: bytes, stops: list[str], spared: int) -> tuple[str, str | None]:
+    """What of ``data`` is text, and which of ``stops`` cut it: all prefixes are looked at, shortest first, without what lies
+    in the first ``spared`` bytes."""
+    for end in range(spared, len(data) + 1):
+        found = [stop for stop in stops if data[spared:end].endswith(stop.encode())]
         if found:
             longest = max(found, key=lambda stop: len(stop.encode()))
             return data[: end - len(longest.encode())].decode(errors="replace"), longest
@@ -38,19 +39,26 @@ def by_definition(data: bytes, stops: list[str]) -> tuple[str, str | None]:
 @given(
     st.lists(st.integers(0, len(PIECES) - 1), max_size=24),
     st.lists(st.text("abé", min_size=1, max_size=4), max_size=3, unique=True),
+    st.integers(0, 4),
 )
-def test_whatever_the_tokens_are_it_is_what_the_whole_text_says(tokens: list[int], stops: list[str]) -> None:
-    text, said, data = output(*stops), "", b""
+def test_whatever_the_tokens_are_it_is_what_the_whole_text_says(
+    tokens: list[int], stops: list[str], min_tokens: int
+) -> None:
+    text, said, data = output(*stops, min_tokens=min_tokens), "", b""
     for token in tokens:
         if text.matched is None:
             would = text.would_stop(token)
+            text = text.copy()
             text.add(token)
             data += PIECES[token]
             assert would == (text.matched is not None)
             assert text.text.startswith(said), "what was said was taken back"
             said = text.text
     text.finish()
-    assert (text.text, text.matched) == by_definition(data, stops)
+    spared = len(b"".join(PIECES[token] for token in tokens[:min_tokens]))
+    assert (text.text, text.matched) == by_definition(data, stops, spared)
+    again = output(*stops, min_tokens=min_tokens).of(tokens)
+    assert (again.text, again.matched) == (text.text, text.matched)
 
 
 def test_what_may_be_a_stop_string_is_held_back_and_said_as_soon_as_it_is_none() -> None:
