@@ -138,7 +138,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             cache_salt=draw.choice(["", "", "", "tenant"]),
             stop_ids=draw.choice([frozenset(), frozenset({7, 8})]),
             retention=draw.choice(RETENTIONS),
-            sampling=draw.choice(SAMPLINGS),
+            sampling=SAMPLINGS[num % len(SAMPLINGS)],
         )
         if (more := draw.choice([0, 0, 0, 1, 3])) > 0:
             nums = list(range(self.arrived, self.arrived + more))
