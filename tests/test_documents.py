@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from engine.__main__ import parser
+from engine.http.chat import ChatRequest
+from engine.http.completions import CompletionRequest
 from engine.policies.policy_set import AXES
 from kvtop.cli import build_parser
 
@@ -102,10 +104,15 @@ def test_every_policy_and_every_choice_is_in_the_table_of_the_engine_page() -> N
     assert set(told) == set(AXES)
 
 
+def test_every_field_of_a_request_over_http_is_written_down() -> None:
+    told = set(re.findall(r"`(\w+)`", text_of("docs/serving.md")))
+    assert {*CompletionRequest.model_fields, *ChatRequest.model_fields} <= told
+
+
 def test_every_recipe_names_what_it_touches() -> None:
     recipes = re.split(r"^### ", text_of("CONTRIBUTING.md").split("## Recipes")[1], flags=re.MULTILINE)[1:]
     assert [recipe.splitlines()[0] for recipe in recipes] == [
-        "A policy axis", "A panel", "A source", "A command", "A number", "A model family", "A block state", "An event kind",
+        "A policy axis", "A panel", "A source", "A command", "A number", "A field of a request", "A model family", "A block state", "An event kind",
     ]  # fmt: skip
     for recipe in recipes:
         assert re.search(r"`\w+/[\w/]+\.py`", recipe)

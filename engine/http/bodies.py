@@ -1,7 +1,7 @@
 """A request's body: read in bounded time and room, and taken as JSON only where every part of it can be.
 
-What the JSON reader of Python lets pass (NaN, Infinity, halves of surrogate pairs, arrays a thousand deep) is refused here by
-the place where it stands.
+What the JSON reader of Python lets pass (NaN, Infinity, numbers of thousands of digits, halves of surrogate pairs, arrays a
+thousand deep) is refused here by the place where it stands.
 """
 
 import asyncio
@@ -14,6 +14,8 @@ from starlette.requests import ClientDisconnect, Request
 from engine.http.errors import ApiError, busy, invalid
 from engine.http.gate import Gate
 from engine.http.settings import HttpLimits
+
+_WHOLE = range(-(1 << 63), 1 << 64)
 
 
 class Gone(Exception):
@@ -86,11 +88,17 @@ def _check(value: Any, place: str, levels: int, limits: HttpLimits) -> None:
     elif isinstance(value, float):
         if not math.isfinite(value):
             raise invalid(f"{place}: {value} is not a finite number", place)
+    elif isinstance(value, int):
+        if value not in _WHOLE:
+            raise _too_long(value, place)
     elif isinstance(value, dict | list):
         if not levels:
             raise _too_deep(limits)
         if isinstance(value, list):
-            if all(type(each) is int for each in value):  # a prompt of token ids
+            if value and all(type(each) is int for each in value):  # a prompt of token ids
+                if not (min(value) in _WHOLE and max(value) in _WHOLE):
+                    number = next(number for number, each in enumerate(value) if each not in _WHOLE)
+                    raise _too_long(value[number], f"{place}[{number}]")
                 return
             for number, each in enumerate(value):
                 _check(each, f"{place}[{number}]", levels - 1, limits)
@@ -98,6 +106,10 @@ def _check(value: Any, place: str, levels: int, limits: HttpLimits) -> None:
         for name, each in value.items():
             _check_text(name, place or "the body's own names")
             _check(each, f"{place}.{name}" if place else name, levels - 1, limits)
+
+
+def _too_long(value: int, place: str) -> ApiError:
+    return invalid(f"{place}: a number of {value.bit_length()} bits is more than any field takes", place)
 
 
 def _check_text(text: str, place: str) -> None:

@@ -4,7 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from engine.__main__ import parser
+from engine.http.options import http_from
 from engine.http.settings import HttpConfig, HttpLimits, http_config, parse_place
+from kvtop.cli import build_parser
+from kvtop.commands.demo import engine_arguments
 from tests.engine.http.kit import Serving
 
 ASKED = {"prompt": "x", "max_tokens": 1}
@@ -78,3 +82,15 @@ def test_limits_that_make_no_sense() -> None:
     for wrong in ({"depth": 0}, {"queue": -1}, {"request_seconds": 0.0}, {"body_seconds": float("nan")}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             HttpLimits(**wrong)  # type: ignore[arg-type]
+
+
+def test_the_demo_serves_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KVTOP_HTTP_TOKEN", "of-the-environment")
+    words = ["demo", "--model", "random", "--http", "0.0.0.0:8000"]
+    for more, token in (["--http-token", "given"], "given"), ([], "of-the-environment"):
+        arguments = engine_arguments(build_parser().parse_args([*words, *more]))
+        assert http_from(parser().parse_args(arguments)) == HttpConfig("0.0.0.0", 8000, token)
+    monkeypatch.delenv("KVTOP_HTTP_TOKEN")
+    arguments = engine_arguments(build_parser().parse_args([*words, "--http-open"]))
+    assert http_from(parser().parse_args(arguments)) == HttpConfig("0.0.0.0", 8000)
+    assert http_from(parser().parse_args(engine_arguments(build_parser().parse_args(["demo"])))) is None

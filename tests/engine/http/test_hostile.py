@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -83,6 +84,8 @@ HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: appli
         (b'{"prompt": "x", "temperature": 1e999}', "temperature: inf is not a finite number"),
         (b'{"prompt": "x", "metadata": {"a": [1, {"b": -Infinity}]}}', "metadata.a[1].b: -inf"),
         (b'{"prompt": "x", "seed": ' + b"9" * 5000 + b"}", "not JSON"),
+        (b'{"prompt": "x", "n": ' + b"9" * 4299 + b"}", "n: a number of 14281 bits"),
+        (b'{"prompt": [1, -' + b"9" * 4299 + b"]}", "prompt[1]: a number of"),
         (b'{"prompt": ' + b"[" * 9000 + b"]" * 9000 + b"}", "deeper than 32 levels"),
         (b'{"prompt": "x", "a": ' + b"[" * 40 + b"]" * 40 + b"}", "deeper than 32 levels"),
         (b'{"prompt": "x", "a": ' + b'{"a":' * 500 + b"1" + b"}" * 500 + b"}", "deeper than 32 levels"),
@@ -162,25 +165,59 @@ def test_headers_that_never_end_end_the_connection(hurried: Serving, sent: bytes
     raw.close()
 
 
-@pytest.mark.usefixtures("bystander")
-def test_headers_that_drip_end_the_connection_too(hurried: Serving) -> None:
-    raw = connect(hurried)
-    ended = threading.Event()
+@contextmanager
+def dripping(raw: socket.socket, drop: bytes) -> Iterator[None]:
+    """A little more, again and again."""
+    enough = threading.Event()
 
     def drip() -> None:
         try:
-            while not ended.wait(0.02):
-                raw.sendall(b"X-A: b\r\n")
+            while not enough.wait(0.02):
+                raw.sendall(drop)
         except OSError:
             pass
 
-    raw.sendall(HEAD)
-    dripping = threading.Thread(target=drip, daemon=True)
-    dripping.start()
-    assert answer_of(raw) == (0, None)
-    ended.set()
-    dripping.join(PATIENCE)
+    thread = threading.Thread(target=drip, daemon=True)
+    thread.start()
+    yield
+    enough.set()
+    thread.join(PATIENCE)
     raw.close()
+
+
+@pytest.mark.usefixtures("bystander")
+def test_headers_that_drip_end_the_connection_too(hurried: Serving) -> None:
+    raw = connect(hurried)
+    raw.sendall(HEAD)
+    with dripping(raw, b"X-A: b\r\n"):
+        assert answer_of(raw) == (0, None)
+
+
+@pytest.mark.usefixtures("bystander")
+def test_so_do_those_of_a_second_request(hurried: Serving) -> None:
+    raw = connect(hurried)
+    raw.sendall(b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert answer_of(raw)[0] == 200
+    raw.sendall(HEAD)
+    with dripping(raw, b"X-A: b\r\n"):
+        assert answer_of(raw) == (0, None)
+
+
+@pytest.mark.usefixtures("bystander")
+def test_a_body_that_goes_on_after_its_answer_ends_the_connection(hurried: Serving) -> None:
+    raw = connect(hurried)
+    raw.sendall(HEAD + b"Content-Length: 10485760\r\n\r\n")
+    assert answer_of(raw)[0] == 413
+    with dripping(raw, b"a" * 100):
+        assert answer_of(raw) == (0, None)
+
+
+@pytest.mark.usefixtures("bystander")
+def test_a_body_that_drips_has_the_time_of_any_body(hurried: Serving) -> None:
+    raw = connect(hurried)
+    raw.sendall(HEAD + b"Content-Length: 10000\r\n\r\n")
+    with dripping(raw, b" "):
+        assert answer_of(raw)[0] == 408
 
 
 @pytest.mark.usefixtures("bystander")
