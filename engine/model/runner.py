@@ -10,12 +10,11 @@ import torch
 from engine.memory.window import first_seen
 from engine.model.attention.base import AttentionBackend, lay_out_groups
 from engine.model.decoder import Decoder
-from engine.model.draw import Draw
+from engine.model.draw import draw_for
 from engine.model.kv_cache import KVCache
 from engine.model.ranking import likeliest
 from engine.model.sampler import Sampler
 from engine.requests.batch import BatchItem, BlockCopy, DeviceLost, StepOutput
-from engine.requests.request import Request
 
 
 class ModelRunner:
@@ -67,7 +66,7 @@ class ModelRunner:
             for place, each in enumerate(item.drawing)
         ]
         rows = [row for row, _, _, _ in wanted]
-        draws = [_draw(item, each, place) for _, place, item, each in wanted]
+        draws = [draw_for(item, each, place) for _, place, item, each in wanted]
         sampled = self.sampler.sample(logits if rows == list(range(len(logits))) else logits[rows], draws)
         candidates = likeliest(logits[[row for row, _ in beams]], [item.candidates for _, item in beams])
         failures = {
@@ -114,12 +113,3 @@ class ModelRunner:
             strange = int(tokens[(tokens < 0) | (tokens >= vocab)][0])
             raise ValueError(f"request {item.request.id}: token {strange} is not in the vocabulary of {vocab}")
         return tokens
-
-
-def _draw(item: BatchItem, request: Request, place: int) -> Draw:
-    """For the token behind the known ones of ``item`` and ``place`` proposed ones."""
-    sampling, position = request.sampling, item.start + item.known + place
-    if not sampling.adjusts:
-        return Draw(sampling, request.num, position)
-    history = [*request.token_ids, *item.proposed[:place]] if place else request.token_ids
-    return Draw(sampling, request.num, position, history, request.prompt_tokens, request.stop_ids)
