@@ -313,6 +313,9 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         reporter.failed(str(error), "give --http another port, or 0 for any that is free")
         return 1
+    except ImportError as error:
+        reporter.failed(f"HTTP needs {error.name}, which is not installed", 'pip install "kvtop-live[engine]"')
+        return 1
 
     from engine.build import BuildError, build  # torch is slow to import: only after the arguments hold.
     from engine.serving.server import EngineFailed

@@ -136,9 +136,12 @@ def _take_back(handles: Sequence[RequestHandle]) -> None:
         handle.cancel()
 
 
-def form_of(order: Order, served: Served, outputs: Outputs, created: int) -> tuple[Form, str]:
-    """How its answer is written, and its id: that of its request, on the screen too; of several the first's."""
+def form_of(order: Order, served: Served, outputs: Outputs, wanted: str | None, created: int) -> tuple[Form, str]:
+    """How its answer is written, and its id: that of its request, on the screen too; of several what the client ``wanted``,
+    else the first's."""
     asked, name, model = order.asked, outputs.handles[0].id, order.asked.model or served.names[0]
+    if len(outputs.handles) > 1 and wanted is not None:
+        name = wanted
     if isinstance(asked, ChatRequest):
         return ChatForm(asked, served.text, name, model, created, order.prompts), name
     return CompletionForm(asked, served.text, name, model, created, order.prompts), name

@@ -76,9 +76,6 @@ class Connection(H11Protocol):
             self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
-        if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.disconnected = True  # who waits for the rest of its body waits in vain
-            self.cycle.message_event.set()
         self._refuse(
             invalid("this is not an HTTP request that is understood, or its headers are too long", code="http")
         )

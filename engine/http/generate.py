@@ -37,9 +37,9 @@ class Generate:
         request = Request(scope, receive)
         ordered = await self._order(await read_body(request, self._limits, self._gate), self._gate.enter())
         served = self._gate.enter()  # reading it took its time
-        name = ordered.asked.request_id or request.headers.get("x-request-id") or None
-        outputs = let_in(ordered, served, self._limits, name, self._wakeups())
-        form, name = form_of(ordered, served, outputs, int(time.time()))
+        wanted = ordered.asked.request_id or request.headers.get("x-request-id") or None
+        outputs = let_in(ordered, served, self._limits, wanted, self._wakeups())
+        form, name = form_of(ordered, served, outputs, wanted, int(time.time()))
         await Answer(ordered, served, outputs, form, name, self._limits.request_seconds)(scope, receive, send)
 
     async def _order(self, body: bytes, served: Served) -> Order:

@@ -82,6 +82,20 @@ def test_the_id_that_the_client_gives_is_the_one_on_the_screen(serving: Serving)
     assert (status, answer["error"]["param"]) == (400, "request_id")
 
 
+def test_several_prompts_have_its_id_and_their_numbers(serving: Serving) -> None:
+    raw = serving.open(
+        PATH, {"prompt": ["a", "b"], "max_tokens": 400, "ignore_eos": True, "request_id": "both", "n": 2}
+    )
+    live = serving.engine.scheduler.requests
+    serving.until(
+        lambda: {request.id for request in list(live.values())} == {"both-0", "both-0.1", "both-1", "both-1.1"}
+    )
+    raw.close()
+    serving.until(lambda: not live)
+    answer = serving.ask(PATH, {"prompt": ["a", "b"], "max_tokens": 1, "request_id": "both"})[1]
+    assert answer["id"] == "both"
+
+
 @pytest.mark.parametrize("name", ["日本", " é ", "a: b", '"', "x" * 128])
 def test_ids_of_all_characters_come_back(serving: Serving, name: str) -> None:
     asked = {"prompt": "x", "max_tokens": 1, "request_id": name}

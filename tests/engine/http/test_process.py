@@ -149,3 +149,15 @@ def test_a_port_that_is_taken_is_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert f"no HTTP at {place}" in line
     assert "another port" in line
+
+
+def test_without_its_packages_it_says_which_and_how(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    monkeypatch.setenv("KVTOP_SOCKET_DIR", str(folder))
+    monkeypatch.delitem(sys.modules, "engine.http.listener", raising=False)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert main(["--http", "127.0.0.1:0", "--model", "random"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "uvicorn" in line
+    assert "pip install" in line
