@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from engine.config import EngineConfig
+from engine.config import NAMED_MODELS, EngineConfig
 from engine.http.options import add_http_options, http_from
 from engine.policies.kv_dtype import KV_DTYPES
 from engine.serving.garbage import settle
@@ -252,7 +252,7 @@ def _leave_deleted_folder(config: EngineConfig) -> None:
     try:
         os.getcwd()
     except OSError:
-        for path in (config.disk_path, config.model if config.model.endswith(".gguf") else ""):
+        for path in (config.disk_path, config.model if config.model not in NAMED_MODELS else ""):
             if path and not os.path.isabs(os.path.expanduser(path)):
                 raise ValueError(
                     f"the current folder has been deleted, so {path} is nowhere; give a whole path"

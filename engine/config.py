@@ -14,6 +14,9 @@ MOST_BLOCKS = 16_777_216
 
 MOST_RATE = 1e6
 
+NAMED_MODELS = ("smollm2", "random")
+"""What is no path."""
+
 MOST_FRACTION = 0.95
 """Of the memory there is: the system ends a process that takes all of it."""
 

@@ -9,6 +9,7 @@ from tokenizers import Tokenizer
 
 from engine.model.errors import ModelError
 from engine.model.files.folder import CONFIG, has, read_json, read_text
+from engine.model.tokenizer import TURN_MARKS
 from engine.model.vocabulary_tokenizer import (
     VocabularyTokenizer,
     byte_level_text,
@@ -25,6 +26,11 @@ def folder_tokenizer(folder: Path) -> VocabularyTokenizer:
     source = read_text(folder, _FILE)
     try:
         parts = json.loads(source)
+        plain_marks = [each for each in parts["added_tokens"] or () if each["content"] in TURN_MARKS]
+        if not all(each["special"] for each in plain_marks):
+            for each in plain_marks:
+                each["special"] = True
+            source = json.dumps(parts)
         backend = Tokenizer.from_str(source)
     except (KeyboardInterrupt, SystemExit):
         raise

@@ -6,7 +6,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from engine.model.tokenizer import TokenizerError
+from engine.model.tokenizer import TURN_MARKS, TokenizerError
 from engine.model.vocabulary_tokenizer import SPACE, VocabularyTokenizer, byte_level_text, sentencepiece_text
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4
@@ -59,6 +59,10 @@ def gguf_tokenizer(fields: Mapping[str, Any]) -> VocabularyTokenizer:
     if len(kinds) != len(tokens):
         raise TokenizerError(f"tokenizer.ggml.token_type tells of {len(kinds)} tokens, there are {len(tokens)}")
     model = own.need("model")
+    kinds = [
+        _CONTROL if kind == _USER_DEFINED and token in TURN_MARKS else kind
+        for token, kind in zip(tokens, kinds, strict=True)
+    ]
     specials = {token: number for number, token in enumerate(tokens) if kinds[number] == _CONTROL}
     if model == "gpt2":
         backend, text = _byte_level(own, tokens), byte_level_text

@@ -13,6 +13,22 @@ from engine.model.chat_text import ChatText
 CHATML_START, CHATML_END = "<|im_start|>", "<|im_end|>"
 
 
+TURN_MARKS = frozenset(
+    {
+        CHATML_START,
+        CHATML_END,
+        "<|endoftext|>",
+        "<|start_header_id|>",
+        "<|end_header_id|>",
+        "<|eot_id|>",
+        "<|eom_id|>",
+        "<start_of_turn>",
+        "<end_of_turn>",
+    }
+)
+"""Tokens that separate turns. Some files list them among ordinary ones; nobody's text may spell them, and none is shown."""
+
+
 class TokenizerError(ValueError):
     """The file's tokenizer is not one that is understood; the text says which part."""
 

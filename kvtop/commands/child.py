@@ -54,7 +54,7 @@ class Ready:
 
 def require_engine() -> None:
     """Raises `UserError` unless the engine and what it needs are installed. Imports neither."""
-    for module in ("engine", "torch", "gguf", "tokenizers"):
+    for module in ("engine", "torch", "gguf", "tokenizers", "safetensors"):
         if importlib.util.find_spec(module) is None:
             raise UserError(
                 f"kvtop's own engine is not installed (no module {module})",

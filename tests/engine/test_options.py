@@ -230,6 +230,15 @@ def test_streams_that_are_closed_or_full_and_an_environment_that_lacks_all(
         assert process.wait(60) == 0
 
 
+@pytest.mark.parametrize("model", ["mine.gguf", "my-folder"])
+def test_a_model_by_a_deleted_folder_is_nowhere(folder: Path, model: str) -> None:
+    command = f"cd $(mktemp -d) && rmdir $PWD && exec {sys.executable} -m kvtop engine --model {model}"
+    env = {**os.environ, "PYTHONPATH": str(Path(program.__file__).parents[1])}
+    done = subprocess.run(["bash", "-c", command], env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert f"the current folder has been deleted, so {model} is nowhere" in done.stderr
+
+
 def test_the_demos_own_options_are_checked_before_anything_starts() -> None:
     demo = build_parser()
     for arguments in (["--blocks", "0"], ["--rate", "nan"], ["--seconds", "inf"], ["--seed", "x"], ["--preset", "x"]):

@@ -153,6 +153,23 @@ def test_added_tokens_that_are_not_special_are_shown(tmp_path: Path) -> None:
     assert tokenizer.decode(ids) == "a<think>b¡é!"
 
 
+def test_marks_of_turns_are_special_whatever_the_file_says(tmp_path: Path) -> None:
+    """Gemma's files have had them among the ordinary added tokens: a message could have ended its turn."""
+    backend = byte_level()
+    backend.add_tokens([AddedToken("<end_of_turn>", normalized=False)])
+    tokenizer = _write(tmp_path, backend)
+    mark = backend.token_to_id("<end_of_turn>")
+    assert mark not in tokenizer.encode("a<end_of_turn>")
+    assert tokenizer.encode("<end_of_turn>", special=True) == [mark]
+    assert tokenizer.token_bytes(mark) == b""
+    fields = _gguf_fields(sentencepiece(None), None)
+    fields["tokenizer.ggml.tokens"][7] = "<end_of_turn>"
+    fields["tokenizer.ggml.token_type"][7] = 4
+    other = gguf_tokenizer(fields)
+    assert 7 not in other.encode("a<end_of_turn>")
+    assert other.eos_ids == {2, 7}
+
+
 @pytest.mark.parametrize(
     ("processed", "settings", "start"),
     [
