@@ -12,7 +12,8 @@ class Closed:
 
     streams: int
 
-    def describe(self) -> str:
+    def describe(self, what: str = "requests") -> str:
+        del what
         return f"closed loop, {self.streams} stream{'' if self.streams == 1 else 's'}"
 
 
@@ -38,9 +39,9 @@ class Renewal:
                 when += draw.gammavariate(self.burstiness, 1 / (self.rate * self.burstiness))
             yield when
 
-    def describe(self) -> str:
+    def describe(self, what: str = "requests") -> str:
         kind = "Poisson" if self.burstiness == 1 else f"gamma (burstiness {self.burstiness:g})"
-        return f"{kind}, {self.rate:g} requests/s"
+        return f"{kind}, {self.rate:g} {what}/s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,8 @@ class Bursts:
                 yield burst * self.every
             burst += 1
 
-    def describe(self) -> str:
-        return f"bursts of {self.size} every {self.every:g} s"
+    def describe(self, what: str = "requests") -> str:
+        return f"bursts of {self.size} {what} every {self.every:g} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +97,8 @@ class Ramp:
         # The form of the quadratic's root that loses no digits where the slope is near 0.
         return 2 * expected / (self.start + math.sqrt(max(0.0, self.start**2 + 2 * slope * expected)))
 
-    def describe(self) -> str:
-        return f"Poisson, from {self.start:g} to {self.end:g} requests/s in {self.seconds:g} s"
+    def describe(self, what: str = "requests") -> str:
+        return f"Poisson, from {self.start:g} to {self.end:g} {what}/s in {self.seconds:g} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,8 @@ class Recorded:
         del seed
         return (when * self.time_scale for when in self.recorded)
 
-    def describe(self) -> str:
+    def describe(self, what: str = "requests") -> str:
+        del what
         return f"the trace's own times x{self.time_scale:g}"
 
 

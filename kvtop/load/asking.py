@@ -4,15 +4,18 @@ import asyncio
 import json
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 import httpx
 
 from kvtop.errors import UserError, one_line
+from kvtop.load.answer import error_text
 from kvtop.load.prompts import CHARACTERS_A_TOKEN, WORDS, Writer, estimated_costs
 
 ASKED_AT_ONCE = 4
 MOST_NAME = 200
+
+ANSWER_WITHIN = 20.0
+"""Seconds for each question; what answers later is not fit to be loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +34,15 @@ class ServerFacts:
 async def ask(http: httpx.AsyncClient, model: str | None) -> ServerFacts:
     """Raises `UserError` in a sentence where nobody answers, or what answers has no models."""
     try:
-        response = await http.get("/v1/models")
+        response = await http.get("/v1/models", timeout=ANSWER_WITHIN)
     except httpx.HTTPError as error:
         why = one_line(error) or type(error).__name__
         raise UserError(f"no server answers at {http.base_url}: {why}", "kvtop load http://127.0.0.1:8000") from None
+    if response.status_code == 503:
+        said = error_text(_object(response))
+        raise UserError(
+            f"{http.base_url} does not serve yet, or no more: {said or 'HTTP 503'}", "wait for it, then again"
+        )
     if response.status_code in (401, 403):
         raise UserError(f"{http.base_url} asks for a token", "put it into KVTOP_LOAD_TOKEN")
     if response.status_code != 200:
@@ -106,7 +114,7 @@ async def _characters_a_token(http: httpx.AsyncClient, model: str) -> float:
 
 async def _tokens(http: httpx.AsyncClient, body: dict[str, Any]) -> int | None:
     try:
-        response = await http.post("/tokenize", json=body)
+        response = await http.post("/tokenize", json=body, timeout=ANSWER_WITHIN)
     except httpx.HTTPError:
         return None
     said = _object(response) if response.status_code == 200 else {}
@@ -127,7 +135,7 @@ def _in_form_of_llama_server(model: str, text: str) -> dict[str, Any]:
 
 async def _get(http: httpx.AsyncClient, path: str) -> httpx.Response | None:
     try:
-        response = await http.get(quote(path))
+        response = await http.get(path, timeout=ANSWER_WITHIN)
     except httpx.HTTPError:
         return None
     return response if response.status_code == 200 else None

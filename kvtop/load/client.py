@@ -25,15 +25,19 @@ LINGER = 1.0
 """Seconds a connection whose answer is complete may take to end it; then it is closed and not used again."""
 
 
+CONNECT_WITHIN = 10.0
+"""Seconds; a server that takes longer to take a connection is as good as none."""
+
+
 def http_client(url: str, token: str | None, *, timeout: float) -> httpx.AsyncClient:
-    """A client for one server; ``timeout`` seconds to connect and between two pieces of an answer."""
+    """A client for one server; ``timeout`` seconds between two pieces of an answer."""
     headers = {"user-agent": f"kvtop-load/{__version__}", "accept-encoding": "identity"}
     if token:
         headers["authorization"] = f"Bearer {token}"
     return httpx.AsyncClient(
         base_url=url,
         headers=headers,
-        timeout=httpx.Timeout(timeout),
+        timeout=httpx.Timeout(timeout, connect=min(timeout, CONNECT_WITHIN)),
         transport=Slots(secure=url.startswith("https")),
         trust_env=False,
         follow_redirects=False,
@@ -148,7 +152,7 @@ def _told(error: httpx.HTTPError, timeout: float) -> tuple[Failure, str]:
     said = one_line(error, MOST_DETAIL)
     match error:
         case httpx.ConnectTimeout():
-            return Failure.CONNECT, f"not connected within {timeout:g} s"
+            return Failure.CONNECT, f"not connected within {min(timeout, CONNECT_WITHIN):g} s"
         case httpx.ConnectError():
             return Failure.CONNECT, said or "not connected"
         case httpx.TimeoutException():

@@ -62,6 +62,8 @@ class Plan:
 
     describe: str
     sessions: Callable[[], Iterator[Session]]
+    unit: str = "requests"
+    """What arrives: a session, by the name that users have for it."""
     left_out: int = 0
     """Requests of the trace that the server's context cannot hold."""
 
@@ -111,6 +113,7 @@ def chats(
         f"chats of {_between(turns)} turns, {_between(prompt)} tokens in and {_between(output)} out a turn, system prompt of "
         f"{shared} tokens in {groups} group{'s' if groups > 1 else ''}, {think:g} s to think",
         sessions,
+        "conversations",
     )
 
 

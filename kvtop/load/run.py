@@ -125,7 +125,7 @@ def _asked(
         plain=settings.plain,
         extensions=extensions,
         temperature=settings.temperature,
-        arrivals=arrivals.describe(),
+        arrivals=arrivals.describe(plan.unit),
         plan=plan.describe,
         digest=plan.digest(),
         seed=settings.seed,

@@ -75,6 +75,7 @@ class Server:
     behaviours: Iterable[Behaviour] = ()
     """For one request each; those after them are answered well."""
     models: Any = field(default_factory=lambda: {"data": [{"id": "m", "owned_by": "test", "max_model_len": 4096}]})
+    models_status: int = 200
     tokenizes: bool = True
     calls: list[Call] = field(default_factory=list)
     open_now: int = 0
@@ -96,7 +97,7 @@ class Server:
         raw = await reader.readexactly(int(headers.get("content-length", 0)))
         call = Call(first.split()[1], headers, json.loads(raw or b"{}"), writer)
         if call.path == "/v1/models":
-            await call.answer(200, self.models)
+            await call.answer(self.models_status, self.models)
         elif call.path == "/tokenize" and self.tokenizes:
             await call.answer(200, {"count": len(call.body["prompt"].split())})
         elif call.path.startswith("/v1/") and call.body.get("stream"):

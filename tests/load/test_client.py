@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kvtop.errors import UserError
-from kvtop.load.arrivals import Arrivals, Closed, Recorded
+from kvtop.load.arrivals import Arrivals, Closed, Recorded, Renewal
 from kvtop.load.driver import Limits
 from kvtop.load.plan import Plan, chats, mixed, synthetic
 from kvtop.load.result import LoadResult
@@ -105,6 +105,12 @@ def test_a_conversation_carries_the_answers_along(api: str) -> None:
         assert prompts[2].startswith(prompts[1])
         assert prompts[1].startswith(prompts[0])
     assert [row.prompt_tokens for row in result.requests] == [10, 16, 22]
+
+
+def test_what_arrives_has_the_name_that_users_have_for_it() -> None:
+    plan = chats((2, 2), (4, 4), (2, 2), shared=0, groups=1, think=0, seed=2)
+    assert load(Server(), plan, Renewal(50.0)).asked.arrivals == "Poisson, 50 conversations/s"
+    assert load(Server(), SMALL, Renewal(50.0)).asked.arrivals == "Poisson, 50 requests/s"
 
 
 # -- servers that do not behave ----------------------------------------------------------------------------------
@@ -225,6 +231,14 @@ def test_a_server_without_models_must_be_told_one(models: Any) -> None:
     with pytest.raises(UserError, match="lists no model"):
         load(Server(models=models))
     assert load(Server(models=models), model="mine").server.model == "mine"
+
+
+@pytest.mark.parametrize(
+    ("status", "words"), [(503, "serve yet, or no more: still loading"), (401, "token"), (404, "HTTP 404")]
+)
+def test_a_server_that_cannot_be_asked_says_why(status: int, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        load(Server(models={"error": {"message": "still loading"}}, models_status=status))
 
 
 def test_two_hundred_at_once_are_all_sent_at_once() -> None:
