@@ -162,7 +162,7 @@ def build(
         engine,
         bytes_per_token=cache.bytes_per_token,
         attention_mode=backend,
-        decode_text=model.tokenizer.decode if config.expose_text else None,
+        token_bytes=model.tokenizer.token_bytes if config.expose_text else None,
     )
     workload = None
     if mix is not None:

@@ -64,9 +64,15 @@ class RequestGathering:
             said = {name: getattr(change, name) for name in change.model_fields_set}
             at, table = said.pop("table_at", None), said.pop("table", None)
             fields = self._gathered.setdefault(change.num, {"table_at": 0, "table": []})
+            output_at, more = said.pop("output_at", None), said.pop("output_more", None)
+            ends_at, ends = said.pop("text_ends_at", None), said.pop("text_ends", None)
             fields.update(said)
             if at is not None:
                 fields["table"] = [*fields["table"][:at], *(table or ())]
+            if output_at is not None:
+                fields["output_text"] = f"{(fields.get('output_text') or '')[:output_at]}{more or ''}"
+            if ends_at is not None:
+                fields["text_ends_at"], fields["text_ends"] = 0, [*fields.get("text_ends", ())[:ends_at], *(ends or ())]
         for num in forgotten:
             self._gathered.pop(num, None)
 

@@ -5,12 +5,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from engine.requests.output_text import TokenBytes
 from engine.requests.request import Request, RequestState
 from engine.scheduling.scheduler import Scheduler
+from engine.serving.exposed_text import ExposedText, TextSent
 from kvtop.protocol import RequestChange
 
 COUNTS = ("computed_tokens", "output_tokens", "blocks")
 """What changes in nearly every iteration."""
+
+_GROWING = ("num", "table_at", "table", "output_text", "text_ends_at", "text_ends")
+"""Of all that is told of a request, what is not compared with what was told before: it is told as far as it grew."""
 
 KEPT_FINISHED = 32
 """Finished requests that stay visible before they are forgotten."""
@@ -32,20 +37,20 @@ class _Told:
 class RequestFacts:
     """Remembers what was told of each request, so that costs follow what changed.
 
-    ``attention_mode`` is the same for every request; ``decode_text``, for prompts, is given only when text may travel. Of
-    outputs it is their own text that does.
+    ``attention_mode`` is the same for every request; ``token_bytes`` is given only when text may travel.
     """
 
     def __init__(
         self,
         scheduler: Scheduler,
         attention_mode: str,
-        decode_text: Callable[[list[int]], str] | None = None,
+        token_bytes: TokenBytes | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._attention_mode = attention_mode
-        self._decode_text = decode_text
-        self._prompts: dict[int, str | None] = {}
+        self._token_bytes = token_bytes
+        self._texts: dict[int, ExposedText] = {}
+        self._text_sent: dict[int, TextSent] = {}
         self._told: dict[int, _Told] = {}
         self._stale: list[dict[int, _Told]] = []
         self._table_sent: dict[int, tuple[int, tuple[int, int, int]]] = {}
@@ -87,7 +92,8 @@ class RequestFacts:
         while len(self._finished) > KEPT_FINISHED:
             num, _ = self._finished.popitem(last=False)
             self._told.pop(num, None)
-            self._prompts.pop(num, None)
+            self._texts.pop(num, None)
+            self._text_sent.pop(num, None)
             self._table_sent.pop(num, None)
             forgotten.append(num)
         return forgotten
@@ -122,9 +128,10 @@ class RequestFacts:
         """All that is known of it: the fields of a `RequestChange`. Where nobody was told of it yet, it counts as told."""
         fields = self._gather(request)
         if request.num not in self._told:
-            told = {name: value for name, value in fields.items() if name not in ("num", "table_at", "table")}
+            told = {name: value for name, value in fields.items() if name not in _GROWING}
             self._told[request.num] = _Told(self._key(request), told, _counts(request))
             self._table_sent[request.num] = (len(request.block_table), _life(request))
+            self._text_sent[request.num] = self._text_now(request)
         return fields
 
     def forget_touched(self) -> None:
@@ -140,10 +147,15 @@ class RequestFacts:
             self._stale.append(self._told)
             self._told = {}
         self._table_sent.clear()
+        self._text_sent.clear()
         self._touched.clear()
 
     def _gather(self, request: Request) -> dict[str, Any]:
-        return {"num": request.num, "table_at": 0, "table": list(request.block_table), **self._fields(request)}
+        whole = {"num": request.num, "table_at": 0, "table": list(request.block_table), **self._fields(request)}
+        if self._token_bytes is not None:
+            whole["output_text"] = None if request.text is None else request.text.text
+            whole["text_ends_at"], whole["text_ends"] = 0, list(self._text_of(request).ends)
+        return whole
 
     def _change(self, request: Request) -> RequestChange | None:
         told, key = self._told.get(request.num), self._key(request)
@@ -171,7 +183,40 @@ class RequestFacts:
             changed["table_at"], changed["table"] = length, table[length:]
         if force or len(table) != length or life != now:
             self._table_sent[request.num] = (len(table), now)
+        if self._token_bytes is not None:
+            changed |= self._more_text(request)
         return RequestChange.trusted(changed) if len(changed) > 1 else None
+
+    def _more_text(self, request: Request) -> dict[str, Any]:
+        """What has come to its text since it was last told."""
+        now, sent = self._text_now(request), self._text_sent.get(request.num, TextSent(takeovers=request.takeovers))
+        if now == sent:
+            return {}
+        self._text_sent[request.num] = now
+        fields: dict[str, Any] = {}
+        if now.takeovers != sent.takeovers or now.characters < sent.characters or now.ends < sent.ends:
+            sent = TextSent()
+            fields = {"output_at": 0, "output_more": "", "text_ends_at": 0, "text_ends": []}
+        if now.characters > sent.characters and request.text is not None:
+            fields["output_at"], fields["output_more"] = sent.characters, request.text.text[sent.characters :]
+        if now.ends > sent.ends:
+            fields["text_ends_at"], fields["text_ends"] = sent.ends, self._texts[request.num].ends[sent.ends :]
+        return fields
+
+    def _text_now(self, request: Request) -> TextSent:
+        if self._token_bytes is None:
+            return TextSent()
+        characters = 0 if request.text is None else len(request.text.text)
+        return TextSent(characters, len(self._text_of(request).ends), request.takeovers)
+
+    def _text_of(self, request: Request) -> ExposedText:
+        assert self._token_bytes is not None
+        text = self._texts.get(request.num)
+        if text is None:
+            text = ExposedText(request, self._token_bytes, self._scheduler.pool.block_size)
+            self._texts[request.num] = text
+        text.follow(request)
+        return text
 
     def _key(self, request: Request) -> tuple[object, ...]:
         """All that `_fields` depends on beyond the counts: while it is the same, so are they. A few times cheaper."""
@@ -195,7 +240,6 @@ class RequestFacts:
             request.max_tokens,
             pool.pinned_total and self._pinned(request),
             tiers is not None and request.num in tiers.swapped and tiers.swapped[request.num].books.name,
-            self._decode_text is not None and request.text is not None and (len(request.text.text), request.takeovers),
         )
 
     def _fields(self, request: Request) -> dict[str, Any]:
@@ -229,20 +273,9 @@ class RequestFacts:
             "cache_dtype": request.kv_dtype or self._scheduler.kv_types.in_force,
             "attention_mode": self._attention_mode,
         }
-        if self._decode_text is not None:
-            fields["prompt_text"] = self._prompt_text(request)
-            fields["output_text"] = None if request.text is None else request.text.text
+        if self._token_bytes is not None:
+            fields["prompt_text"] = self._text_of(request).prompt
         return fields
-
-    def _prompt_text(self, request: Request) -> str | None:
-        """Decoded once. None where the tokenizer fails at it: that is no reason for the request to end."""
-        assert self._decode_text is not None
-        if request.num not in self._prompts:
-            try:
-                self._prompts[request.num] = self._decode_text(request.token_ids[: request.prompt_tokens])
-            except Exception:
-                self._prompts[request.num] = None
-        return self._prompts[request.num]
 
     def _where(self, request: Request) -> tuple[str, str]:
         """Its state and the tier of its KV, as the protocol names them."""

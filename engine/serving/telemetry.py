@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 
 from engine.core import Engine, Step
+from engine.requests.output_text import TokenBytes
 from engine.scheduling.kv_types import Switch
 from engine.scheduling.output import HeadVerdict
 from engine.serving.event_log import EventLog
@@ -33,7 +34,7 @@ QUEUE_SHOWN = 256
 class Telemetry:
     """Collects facts between frames and hands them out as an iteration frame or a keyframe.
 
-    ``attention_mode`` describes every request; ``decode_text`` is given only when text may travel, and reads prompts.
+    ``attention_mode`` describes every request; ``token_bytes`` is given only when text may travel.
     """
 
     def __init__(
@@ -42,14 +43,14 @@ class Telemetry:
         *,
         bytes_per_token: int,
         attention_mode: str,
-        decode_text: Callable[[list[int]], str] | None = None,
+        token_bytes: TokenBytes | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._engine = engine
         tiers = engine.scheduler.tiers
         self._tiers = None if tiers is None else TierReport(tiers)
         self._bytes_per_token = bytes_per_token
-        self._requests = RequestFacts(engine.scheduler, attention_mode, decode_text)
+        self._requests = RequestFacts(engine.scheduler, attention_mode, token_bytes)
         self.log = EventLog(engine, self._requests, wall)
         self.event = self.log.event
         self.touch = self._requests.touch

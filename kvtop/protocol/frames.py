@@ -90,7 +90,19 @@ class RequestChange(Message):
     attention_mode: str | None = Field(default=None, max_length=64, description="how its attention is computed")
     cache_dtype: str | None = Field(default=None, max_length=32, description="element type of its KV")
     prompt_text: str | None = Field(default=None, description="only with --expose-text")
-    output_text: str | None = Field(default=None, description="only with --expose-text; all so far")
+    output_text: str | None = Field(default=None, description="only with --expose-text, and in keyframes: all so far")
+    output_at: int | None = Field(
+        default=None, ge=0, description="cut the output text to so many characters, then append output_more"
+    )
+    output_more: str | None = Field(default=None, description="only with --expose-text: what came to the output text")
+    text_ends_at: int | None = Field(
+        default=None, ge=0, description="cut text_ends to this length, then append text_ends"
+    )
+    text_ends: list[int] | None = Field(
+        default=None,
+        description="only with --expose-text, for each full logical block: how many characters of prompt and output text "
+        "together its tokens and those before reach to",
+    )
 
 
 class Verdict(Message):

@@ -1,7 +1,7 @@
 """Several iteration frames as one, for a viewer that wants or manages fewer. Pixels are lost, facts are not."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from kvtop.protocol.base import Message
 from kvtop.protocol.frames import Counters, Durations, Gauges, IterationFrame, RequestChange, TierLevel
@@ -17,15 +17,30 @@ def _set_fields(part: Message) -> dict[str, Any]:
     return {name: value for name, value in vars(part).items() if value is not None}
 
 
+_APPENDED: Final[tuple[tuple[str, str, Any], ...]] = (
+    ("table_at", "table", []),
+    ("text_ends_at", "text_ends", []),
+    ("output_at", "output_more", ""),
+)
+"""Where what is kept is cut, what is appended then, and nothing of that."""
+
+
 def _add(fields: dict[str, Any], new: RequestChange) -> None:
     """Make ``fields``, those of an earlier change, have the effect of that change and then ``new``."""
-    old_at, old_table = fields.get("table_at"), fields.get("table")
+    if new.output_text is not None:
+        # All of it: what came before is of no matter.
+        fields.pop("output_at", None)
+        fields.pop("output_more", None)
+    before = {at: (fields.get(at), fields.get(more)) for at, more, _ in _APPENDED}
     fields |= _set_fields(new)
-    if new.table_at is not None:
-        fields["table"] = new.table or []
-        if old_at is not None and new.table_at >= old_at:
-            fields["table_at"] = old_at
-            fields["table"] = (old_table or [])[: new.table_at - old_at] + fields["table"]
+    for at, more, nothing in _APPENDED:
+        (old_at, old), new_at = before[at], getattr(new, at)
+        if new_at is None:
+            continue
+        fields[more] = getattr(new, more) or nothing
+        if old_at is not None and new_at >= old_at:
+            fields[at] = old_at
+            fields[more] = (old or nothing)[: new_at - old_at] + fields[more]
 
 
 def merge_request(old: RequestChange, new: RequestChange) -> RequestChange:

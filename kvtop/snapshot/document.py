@@ -235,6 +235,7 @@ _NOT_COPIED = {
     "decode_s",
     "prompt_text",
     "output_text",
+    "text_ends",
 }
 
 

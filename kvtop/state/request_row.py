@@ -19,7 +19,8 @@ MAX_TABLE = 1 << 20
 _SEARCHED = frozenset({"id", "label", "state"})
 _stamps = count(1)
 
-_COPIED = frozenset(RequestChange.model_fields) - {*("num", "state", "table", "table_at", "prompt_text", "output_text")}
+_TEXTS = frozenset({"prompt_text", "output_text", "output_at", "output_more", "text_ends", "text_ends_at"})
+_COPIED = frozenset(RequestChange.model_fields) - {"num", "state", "table", "table_at"} - _TEXTS
 
 
 NO_BLOCK = -1
@@ -65,6 +66,7 @@ class RequestRow:
     cache_dtype: str | None = None
     prompt_text: str | None = None
     output_text: str | None = None
+    text_ends: list[int] = field(default_factory=list, repr=False)
     table: list[int] = field(default_factory=list)
     stamp: int = field(default=0, repr=False)
     words: str = field(default="", repr=False)
@@ -86,10 +88,8 @@ class RequestRow:
         if change.state is not None and change.state[:32] != self.state:
             self.state = change.state[:32]
             self.phase_since = change.phase_since
-        if change.prompt_text is not None:
-            self.prompt_text = change.prompt_text[:MAX_TEXT]
-        if change.output_text is not None:
-            self.output_text = change.output_text[:MAX_TEXT]
+        if not _TEXTS.isdisjoint(change.model_fields_set):
+            self._apply_texts(change, complain)
         if change.table is not None or change.table_at is not None:
             self._apply_table(change, pool, complain)
         self.stamp = next(_stamps)
@@ -108,6 +108,36 @@ class RequestRow:
         else:
             del self.table[at:]
             self.table += more
+
+    def _apply_texts(self, change: RequestChange, complain: Callable[[str], None]) -> None:
+        if change.prompt_text is not None:
+            self.prompt_text = change.prompt_text[:MAX_TEXT]
+        if change.output_text is not None:
+            self.output_text = change.output_text[:MAX_TEXT]
+        if change.output_at is not None:
+            known = self.output_text or ""
+            if change.output_at <= len(known):
+                self.output_text = (known[: change.output_at] + (change.output_more or ""))[:MAX_TEXT]
+            elif len(known) < MAX_TEXT:
+                complain(f"request {self.num}: output goes on at {change.output_at} but has {len(known)} characters")
+        if change.text_ends_at is not None:
+            if change.text_ends_at > len(self.text_ends):
+                complain(f"request {self.num}: ends of text go on at {change.text_ends_at} of {len(self.text_ends)}")
+            else:
+                self.text_ends = [*self.text_ends[: change.text_ends_at], *(change.text_ends or ())][:MAX_TABLE]
+
+    def text_of(self, logical: int) -> str | None:
+        """What the tokens of that logical block say; of the last one, as far as it is known. None: not exposed."""
+        if self.prompt_text is None or logical > len(self.text_ends):
+            return None
+        start = self.text_ends[logical - 1] if logical else 0
+        end = self.text_ends[logical] if logical < len(self.text_ends) else None
+        cut = len(self.prompt_text)
+        if cut >= MAX_TEXT and (end is None or end > cut):
+            return None  # its end is not kept, and what comes after it not where it should
+        head = self.prompt_text[start:end]
+        tail = (self.output_text or "")[max(0, start - cut) : None if end is None else max(0, end - cut)]
+        return head + tail
 
     @property
     def finished(self) -> bool:

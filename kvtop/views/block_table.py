@@ -47,27 +47,38 @@ def block_table_rows(
     rows = [_summary(state, request, width)]
     if _geometry(state).group_count > 1:
         rows.append(_groups(state, width))
-    rows.append(_titles(width, len(state.tier_spans()) > 1))
+    text = request.prompt_text is not None
+    rows.append(_titles(width, len(state.tier_spans()) > 1, text))
     room = max(0, height - len(rows))
     first = max(0, min(offset, len(request.table) - room))
     shown = list(enumerate(request.table))[first : first + room]
     if not shown:
         rows += wrap([(_elsewhere(state, request), Role.DIM)], width, max(1, room))
     partners = _partners(state, request, [block for _, block in shown])
-    rows += [_entry(state, place, block, partners.get(block, []), width) for place, block in shown]
+    groups = _geometry(state).group_count
+    for place, block in shown:
+        said = request.text_of(place // groups) if text else None
+        rows.append(_entry(state, place, block, partners.get(block, []), width, said, text))
     return glyphs.rows(exactly(rows, width, height))
 
 
-def _hash_width(width: int) -> int:
-    return 16 if width >= _WIDE else 8
+def _hash_width(width: int, text: bool) -> int:
+    """Cells for the hash; on a narrow screen the text of the blocks, where it is exposed, stands in its place."""
+    if width >= _WIDE:
+        return 16
+    return 0 if text else 8
 
 
-def _titles(width: int, several: bool) -> Row:
-    tier = "tier    " if several else ""
-    titles = (
-        f"logical  tokens           block  {tier}state      fill  refs  {'hash':<{_hash_width(width)}}  shared with"
-    )
-    return line([(titles, Role.TITLE)], width)
+def _text_width(width: int) -> int:
+    return 40 if width >= _WIDE else 20
+
+
+def _titles(width: int, several: bool, text: bool) -> Row:
+    tier, hashed = "tier    " if several else "", _hash_width(width, text)
+    titles = f"logical  tokens           block  {tier}state      fill  refs"
+    titles += f"  {'hash':<{hashed}}" if hashed else ""
+    titles += f"  {'text':<{_text_width(width)}}" if text else ""
+    return line([(f"{titles}  shared with", Role.TITLE)], width)
 
 
 def _summary(state: EngineState, request: RequestRow, width: int) -> Row:
@@ -166,7 +177,10 @@ def _partners(state: EngineState, request: RequestRow, shown: list[int]) -> dict
     }
 
 
-def _entry(state: EngineState, place: int, block: int, partners: list[str], width: int) -> Row:
+def _entry(
+    state: EngineState, place: int, block: int, partners: list[str], width: int, said: str | None, text: bool
+) -> Row:
+    """``said``: what its tokens say, None where that is not known; ``text``: whether there is a column for it."""
     geometry = _geometry(state)
     size, (logical, group) = geometry.block_size, divmod(place, geometry.group_count)
     tokens = f"{logical * size}…{(logical + 1) * size - 1}" if size else "–"
@@ -174,15 +188,17 @@ def _entry(state: EngineState, place: int, block: int, partners: list[str], widt
     spans: list[Span] = [(f"{name:>7}  {tokens:<13} {block:>8}  ", Role.TEXT)]
     blocks = state.blocks
     if block == NO_BLOCK:
-        said = "given up: no layer sees these tokens again"
+        gone = "given up: no layer sees these tokens again"
         window = geometry.groups[group].window if group < len(geometry.groups) else None
         if window is not None:
-            said = f"given up: outside the window of {count(window)} tokens"
-        return line([(f"{name:>7}  {tokens:<13} {'–':>8}  {said}", Role.DIM)], width)
+            gone = f"given up: outside the window of {count(window)} tokens"
+        return line([(f"{name:>7}  {tokens:<13} {'–':>8}  {gone}", Role.DIM)], width)
     if blocks is None or block >= blocks.total:
         spans.append((not_exposed(state, "blocks") if blocks is None else "beyond the pool", Role.DIM))
         return line(spans, width)
-    spans += _physical(state, blocks, block, size, _hash_width(width))
+    spans += _physical(state, blocks, block, size, _hash_width(width, text))
+    if text:
+        spans.append((f"  {_one_line(said, _text_width(width))}", Role.TEXT if said is not None else Role.DIM))
     if partners:
         room = width - sum(len(text) for text, _ in spans) - 2
         spans.append((f"  {_in_room(partners, room)}", role_of("shared")))
@@ -210,6 +226,13 @@ def _physical(state: EngineState, blocks: BlockArrays, block: int, size: int | N
     return [
         *place,
         (fixed(name, 8), role_of(name)),
-        (f"  {fill:>5}  {count(int(blocks.refs[block])):>4}  ", Role.TEXT),
-        (f"{(blocks.hash_of(block) or '–')[:hashed]:<{hashed}}", Role.DIM),
+        (f"  {fill:>5}  {count(int(blocks.refs[block])):>4}", Role.TEXT),
+        (f"  {(blocks.hash_of(block) or '–')[:hashed]:<{hashed}}" if hashed else "", Role.DIM),
     ]
+
+
+def _one_line(said: str | None, width: int) -> str:
+    """A block's text in ``width`` cells: line ends as a sign, its end cut."""
+    if said is None:
+        return "–".ljust(width)
+    return fixed(said[: 4 * width].replace("\r\n", "\n").replace("\n", "↵").replace("\t", " "), width)

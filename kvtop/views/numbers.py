@@ -151,6 +151,7 @@ MAP = Section(
         Term("refs", "block tables that hold the block"),
         Term("hash", "its key in the prefix cache; a block with a hash outlives its owner"),
         Term("age", "time since the block was last allocated, written, shared or released"),
+        Term("text", "in a request's block table, with --expose-text alone: what the tokens in the block say"),
         Term("logical", "place of the block in its owner's block table: tokens logical x block size and on"),
     ),
 )

@@ -59,6 +59,42 @@ def test_block_tables_of_two_changes(old: Any, new: Any, want: Any) -> None:
     assert (merged.table_at, merged.table) == want
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "want"),
+    [
+        (
+            {"output_at": 3, "output_more": "ab"},
+            {"output_at": 5, "output_more": "c"},
+            {"output_at": 3, "output_more": "abc"},
+        ),
+        (
+            {"output_at": 3, "output_more": "ab"},
+            {"output_at": 4, "output_more": "c"},
+            {"output_at": 3, "output_more": "ac"},
+        ),
+        (
+            {"output_at": 3, "output_more": "ab"},
+            {"output_at": 0, "output_more": "c"},
+            {"output_at": 0, "output_more": "c"},
+        ),
+        ({"output_at": 3, "output_more": "ab"}, {"output_text": "new"}, {"output_text": "new"}),
+        (
+            {"output_text": "new"},
+            {"output_at": 3, "output_more": "s"},
+            {"output_text": "new", "output_at": 3, "output_more": "s"},
+        ),
+        (
+            {"text_ends_at": 1, "text_ends": [7]},
+            {"text_ends_at": 2, "text_ends": [9]},
+            {"text_ends_at": 1, "text_ends": [7, 9]},
+        ),
+    ],
+)
+def test_texts_of_two_changes(old: Any, new: Any, want: Any) -> None:
+    merged = merge_request(RequestChange(num=1, **old), RequestChange(num=1, **new))
+    assert merged.model_dump(exclude_none=True) == {"num": 1, **want}
+
+
 def test_durations_and_tokens_are_sums_and_requests_are_of_the_latest() -> None:
     merged = merge_frames(
         [

@@ -6,7 +6,7 @@ from kvtop.protocol import Geometry, KVGroup, PoolFacts, RequestChange
 from kvtop.state import EngineState
 from kvtop.views.block_detail import block_detail_rows, block_line_row
 from kvtop.views.block_table import block_table_rows, header_rows, table_length
-from tests.views.scene import LATER, check_rows, gauges_only, hello, scene
+from tests.views.scene import LATER, check_rows, gauges_only, hello, requests, scene
 
 
 def detail(
@@ -187,3 +187,21 @@ def test_which_of_several_outputs_a_request_is() -> None:
 def test_a_request_that_has_ended_has_its_kv_nowhere(now: str, says: bool) -> None:
     state = scene(requests=[RequestChange(num=1, state=now, tier="device", table_at=0, table=[])])
     assert ("KV in device" in check_rows(block_table_rows(state, 1, 120, 4, LATER), 120, 4)) == says
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_with_exposed_text_the_block_table_tells_what_each_block_says(width: int) -> None:
+    told = requests()[0].model_copy(
+        update={
+            "prompt_text": "Tell me\na story of two kings.",
+            "output_text": "\x1b[31mOnce there were two",
+            "text_ends_at": 0,
+            "text_ends": [8, 28, 36],
+        }
+    )
+    rows = check_rows(block_table_rows(scene(requests=[told]), 1, width, 8, LATER), width, 8).split("\n")
+    at = rows[1].index("text")
+    shown = [row[at : at + 20].rstrip() for row in rows[2:]]
+    assert shown == ["Tell me↵", "a story of two kings", ".?[31mOn", "ce there were two", "–", "–"]
+    assert "hash" in rows[1] if width > 80 else "hash" not in rows[1]
+    assert "text" not in check_rows(block_table_rows(scene(), 1, width, 8, LATER), width, 8)

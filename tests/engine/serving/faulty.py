@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from engine.requests.batch import BatchItem, BlockCopy, StepOutput
+from engine.requests.output_text import TokenBytes
 from engine.requests.request import FinishReason
 from engine.serving.handle import RequestHandle
 from engine.serving.server import Server
@@ -79,13 +80,13 @@ class Served:
         *,
         vocabulary: Vocabulary = LETTERS,
         expose_text: bool = False,
-        decode_text: Callable[[list[int]], str] | None = None,
+        token_bytes: TokenBytes | None = None,
         **policies: Any,
     ):
         self.engine, _ = make_engine(blocks, clock=Clock(), **policies)
         self.runner = FaultyRunner(self.engine.scheduler.pool)
         self.engine.runner = self.runner
-        self.telemetry = Telemetry(self.engine, bytes_per_token=8, attention_mode="none", decode_text=decode_text)
+        self.telemetry = Telemetry(self.engine, bytes_per_token=8, attention_mode="none", token_bytes=token_bytes)
         self.kept: Any = Kept()
         self.server = Server(
             self.engine, self.telemetry, self.kept, vocabulary=vocabulary, expose_text=expose_text, ledger_every=1

@@ -142,9 +142,9 @@ def test_text_stays_home_unless_asked_for() -> None:
         engine,
         bytes_per_token=8,
         attention_mode="none",
-        decode_text=lambda ids: f"{len(ids)} tokens",
+        token_bytes=lambda token: f"<{token}>".encode(),
     )
-    assert (open_telemetry.keyframe().requests or [])[0].prompt_text == "3 tokens"
+    assert (open_telemetry.keyframe().requests or [])[0].prompt_text == "<1><2><3>"
 
 
 def test_a_ledger_violation_is_an_event_and_a_count() -> None:
