@@ -45,7 +45,7 @@ def _from_hf(files: ModelFiles, period: int) -> ModelConfig:
     return replace(
         _common(config),
         windows=hf_settings.windows_by_type(fields, config.layers, window, default),
-        attention_scale=fields.number("query_pre_attn_scalar") ** -0.5,
+        attention_scale=fields.above_zero("query_pre_attn_scalar") ** -0.5,
         attention_cap=fields.number("attn_logit_softcapping", 0.0) or None,
         logit_cap=fields.number("final_logit_softcapping", 0.0) or None,
     )

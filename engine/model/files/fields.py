@@ -36,6 +36,12 @@ class Fields:
             self.refuse(name, f"is {_shown(value)}, which is not a finite number")
         return float(value)
 
+    def above_zero(self, name: str) -> float:
+        value = self.number(name)
+        if value <= 0:
+            self.refuse(name, f"is {_shown(value)}, must be above 0")
+        return value
+
     def flag(self, name: str, default: bool = False) -> bool:
         value = self._take(name, default)
         if not isinstance(value, bool):

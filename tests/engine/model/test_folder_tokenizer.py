@@ -249,6 +249,11 @@ def test_sentencepiece_in_a_gguf_file_gives_the_same_tokens(scheme: str | None, 
         ({"scores": None}, r"lacks tokenizer\.ggml\.scores"),
         ({"scores": [0.0]}, r"tokenizer\.ggml\.scores tells of 1 tokens"),
         ({"token_type": [1]}, r"tokenizer\.ggml\.token_type tells of 1 tokens"),
+        ({"tokens": "abc"}, r"tokenizer\.ggml\.tokens is no list of str"),
+        ({"eos_token_id": 10**6}, r"tokenizer\.ggml\.eos_token_id is no token's number"),
+        ({"bos_token_id": "x"}, r"tokenizer\.ggml\.bos_token_id is no token's number"),
+        ({"add_space_prefix": 1}, r"tokenizer\.ggml\.add_space_prefix is neither true nor false"),
+        ({"model": 7}, r"tokenizer\.ggml\.model is no text"),
     ],
 )
 def test_a_gguf_vocabulary_that_does_not_fit_is_refused(changes: dict[str, Any], message: str) -> None:
