@@ -14,6 +14,9 @@ from engine.model.decoder import Decoder
 from engine.policies.policy_set import PolicySet
 from kvtop.protocol import MemoryFacts
 
+GROWTH = 32 * 2**20
+"""Bytes by which frames kept for viewers, the log of events and the interpreter's own books grow as it serves."""
+
 
 @dataclass(frozen=True, slots=True)
 class PoolSize:
@@ -96,7 +99,7 @@ def workspace_bytes(model: ModelConfig, policies: PolicySet, element: int) -> in
     activations = rows * (6 * model.hidden + 2 * heads * model.head_size + 4 * model.feed_forward)
     gathered = 2 * model.context * (model.query_heads + model.kv_heads) * model.head_size
     logits = 16 * policies.max_running * model.vocab
-    return element * (activations + gathered + rows * model.context) + logits
+    return element * (activations + gathered + rows * model.context) + logits + GROWTH
 
 
 def facts_of(sum_: Footprint | None) -> MemoryFacts | None:

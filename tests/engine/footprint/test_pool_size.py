@@ -97,7 +97,10 @@ def test_a_switch_to_a_type_that_memory_has_no_room_for_is_refused_and_another_i
             scheduler.set_policies({"kv_dtype": "float32"}, "drain", 0.0)
         before = server.publisher.hello.memory
         scheduler.set_policies({"kv_dtype": "fp8_e4m3"}, "drain", 0.0)
-        server.run(0.05)
+        for _ in range(1000):
+            if server.publisher.hello.geometry.cache_dtype == "fp8_e4m3":
+                break
+            server.run(0.01)
         after = server.publisher.hello.memory
         assert before is not None
         assert after is not None
