@@ -23,8 +23,8 @@ Generated from the results in [docs/performance](performance) by `python -m kvto
 server-sent events, eight configurations of threads, streams and prompt length, six requests of 24 tokens each (48 requests,
 1,152 output tokens), greedy, end of sequence ignored. The study reports {STUDY_FIGURES[0]:.2f} to {STUDY_FIGURES[1]:.2f} output tokens/s on a
 machine of its own. `kvtop bench compare` loads several servers in turn, forth in one round and back in the next, with the same
-requests in each round, and divides round by round. What is measured, from when to when: [load.md](load.md). A figure of a
-cell is the median of its rounds. Memory is the most that the server's processes were seen to hold.
+requests in each round, and divides round by round. What is measured, from when to when: [load.md](load.md). Times are the median request's;
+a figure of a cell is the median of its rounds. Memory is the most that the server's processes were seen to hold.
 """
 
 
@@ -53,7 +53,7 @@ def _about(name: str, result: BenchResult) -> list[str]:
     ]
     for server in result.servers:
         facts = next(run.load.server for run in result.runs if run.server == server)
-        said = ", ".join(filter(None, (facts.owner, facts.version, facts.software)))
+        said = ", ".join(filter(None, (facts.root, facts.owner, facts.version, facts.software)))
         lines.append(f"- {server}: {facts.model} ({said or 'says nothing of itself'})")
     lines += [f"- {key}: {value}" for key, value in result.notes.items()]
     lines += [f"- {doubt}" for doubt in dict.fromkeys(doubt for run in result.runs for doubt in doubts(run.load))]

@@ -25,6 +25,8 @@ class ServerFacts:
     model: str
     models: tuple[str, ...] = ()
     owner: str | None = None
+    root: str | None = None
+    """What the model was loaded from, where that is not its name."""
     context: int | None = None
     """Tokens of the longest request, prompt and answer."""
     version: str | None = None
@@ -65,6 +67,7 @@ async def ask(http: httpx.AsyncClient, model: str | None) -> ServerFacts:
         chosen,
         names,
         _name(entry.get("owned_by")),
+        _name(entry.get("root")),
         _positive(entry.get("max_model_len")) or _positive(slot_context),
         _name(version) or _name(build),
         _name(response.headers.get("server")),

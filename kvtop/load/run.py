@@ -107,6 +107,7 @@ async def run_load(
             url=settings.url,
             model=facts.model,
             owner=facts.owner,
+            root=facts.root,
             context=facts.context,
             version=facts.version,
             software=facts.software,

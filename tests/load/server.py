@@ -74,7 +74,9 @@ class Server:
     url: str = ""
     behaviours: Iterable[Behaviour] = ()
     """For one request each; those after them are answered well."""
-    models: Any = field(default_factory=lambda: {"data": [{"id": "m", "owned_by": "test", "max_model_len": 4096}]})
+    models: Any = field(
+        default_factory=lambda: {"data": [{"id": "m", "owned_by": "test", "root": "m.gguf", "max_model_len": 4096}]}
+    )
     models_status: int = 200
     tokenizes: bool = True
     calls: list[Call] = field(default_factory=list)

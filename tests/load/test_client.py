@@ -41,7 +41,13 @@ def test_a_server_that_behaves(api: str) -> None:
     assert result.cached_share == pytest.approx(1 / 12)
     assert result.finish_reasons == {"length": 6}
     assert result.ttft.count == result.tpot.count == result.latency.count == 6
-    assert (result.server.model, result.server.owner, result.server.context) == ("m", "test", 4096)
+    server_said = result.server
+    assert (server_said.model, server_said.owner, server_said.root, server_said.context) == (
+        "m",
+        "test",
+        "m.gguf",
+        4096,
+    )
     assert result.asked.prompts_exact
     body = server.calls[0].body
     assert body["ignore_eos"] is True
