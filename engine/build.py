@@ -23,7 +23,7 @@ from engine.model.load import SMOLLM2_SHAPE, LoadedModel, load_model, random_mod
 from engine.model.paged_tensor import KV_DTYPES, kv_dtype
 from engine.model.runner import ModelRunner
 from engine.policies.policy_set import PolicySet
-from engine.pool_size import facts_of, size_pool
+from engine.pool_size import check_weights, facts_of, size_pool
 from engine.requests.batch import BatchItem
 from engine.requests.request import Request
 from engine.scheduling.scheduler import Scheduler
@@ -316,7 +316,7 @@ def _model(
             if not (path.is_file() or path.is_dir()):
                 raise BuildError(f"no model at {path}", MODELS_HINT)
         say("loading the model")
-        return load_model(path, device), None
+        return load_model(path, device, look=partial(check_weights, torch.device(device))), None
     except FetchError as error:
         if not fallback_random:
             raise BuildError(str(error), error.hint) from None
@@ -325,6 +325,8 @@ def _model(
         return random_model(SMOLLM2_SHAPE, seed=config.seed, device=device), notice
     except ModelError as error:
         raise BuildError(str(error), MODELS_HINT) from None
+    except DoesNotFit as error:
+        raise BuildError(f"{config.model} {error}", "free memory, or give a smaller model") from None
 
 
 def _forward(step: Progress, progress: Callable[[str, int, int | None], None]) -> None:

@@ -1,16 +1,15 @@
 """How large the KV pool becomes, and what all of the engine takes of the device's memory."""
 
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from engine.config import MOST_BLOCKS, EngineConfig
-from engine.footprint.plan import DoesNotFit, Footprint, Needs, blocks_for_fraction, blocks_in, footprint
+from engine.footprint.plan import DoesNotFit, Footprint, Needs, blocks_for_fraction, blocks_in, check_loading, footprint
 from engine.footprint.room import Room, host_room
 from engine.model.config import ModelConfig
 from engine.model.decoder import Decoder
+from engine.model.weights import Weights
 from engine.policies.policy_set import PolicySet
 from kvtop.protocol import MemoryFacts
 
@@ -72,24 +71,22 @@ def device_room(device: torch.device) -> Room | None:
     return None
 
 
-def weights_bytes(weights: Any) -> int:
-    """Of all tensors in a dataclass, a list or a mapping of them; what is there twice counts once."""
-    sizes: dict[int, int] = {}
+def check_weights(device: torch.device, model: ModelConfig, dtype: torch.dtype) -> None:
+    """Raises `DoesNotFit`, with the sum, where the weights alone are more than there is: before any is read, since the system
+    ends a process that takes too much without a word."""
+    if (room := device_room(device)) is not None:
+        check_loading(room, least_parameters(model) * dtype.itemsize)
 
-    def look(value: Any) -> None:
-        if isinstance(value, Tensor):
-            memory = value.untyped_storage()
-            sizes[memory.data_ptr()] = memory.nbytes()
-        elif isinstance(value, list | tuple):
-            for each in value:
-                look(each)
-        elif isinstance(value, dict):
-            look(list(value.values()))
-        elif is_dataclass(value):
-            look([getattr(value, field.name) for field in fields(value)])
 
-    look(weights)
-    return sum(sizes.values())
+def least_parameters(model: ModelConfig) -> int:
+    """Weights of its matrices, one of embedding and head counted, which may be tied: no model of this shape has fewer."""
+    attention = 2 * model.hidden * model.head_size * (model.query_heads + model.kv_heads)
+    return model.layers * (attention + 3 * model.hidden * model.feed_forward) + model.vocab * model.hidden
+
+
+def weights_bytes(weights: Weights) -> int:
+    """Of all tensors; tied ones count once."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in weights.tensors())
 
 
 def workspace_bytes(model: ModelConfig, policies: PolicySet, element: int) -> int:

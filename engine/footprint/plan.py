@@ -43,6 +43,14 @@ class Footprint:
         return f"{said} = {gib(self.total)} GiB, {self.what}"
 
 
+def check_loading(room: Room, weights: int) -> None:
+    """``weights`` are still to be loaded. Raises `DoesNotFit` where there is not so much."""
+    if weights > room.available:
+        raise DoesNotFit(
+            f"needs {gib(weights + room.own)} GiB: weights {gib(weights)} + runtime {gib(room.own)}, {_of(room)}"
+        )
+
+
 def blocks_for_fraction(room: Room, needs: Needs, fraction: float) -> int:
     """As many as make the whole process take ``fraction`` of the memory, but no more than that share of what is still there.
 
@@ -73,10 +81,7 @@ def footprint(room: Room, needs: Needs, blocks: int) -> Footprint:
     kv = blocks * needs.block
     headroom = room.available - kv - needs.workspace - needs.host
     if headroom < 0:
-        raise DoesNotFit(
-            f"{_sum(room, needs, blocks)}, of the {gib(room.total)} GiB of {room.what}, "
-            f"{gib(max(0, room.total - room.available - room.own))} of which others have"
-        )
+        raise DoesNotFit(f"{_sum(room, needs, blocks)}, {_of(room)}")
     weights = min(needs.weights, room.own)
     others = max(0, room.total - room.available - room.own)
     # What is free and what is taken are measured one after the other, by different means: the sum has to come out.
@@ -99,6 +104,11 @@ def gib(size: float) -> str:
     if value >= 0.95 or not size:
         return f"{value:.1f}" if size else "0"
     return "<0.001" if value < 0.001 else f"{value:.2g}"
+
+
+def _of(room: Room) -> str:
+    others = max(0, room.total - room.available - room.own)
+    return f"of the {gib(room.total)} GiB of {room.what}, {gib(others)} of which others have"
 
 
 def _sum(room: Room, needs: Needs, blocks: int) -> str:

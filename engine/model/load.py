@@ -1,6 +1,7 @@
 """A model with its tokenizer: from a file or folder, or of random weights."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -86,9 +87,14 @@ def default_dtype(device: str) -> torch.dtype:
     return torch.bfloat16 if torch.device(device).type == "cuda" else torch.float32
 
 
-def load_model(path: Path, device: str = "cpu", dtype: torch.dtype | None = None) -> LoadedModel:
+def load_model(
+    path: Path,
+    device: str = "cpu",
+    dtype: torch.dtype | None = None,
+    look: Callable[[ModelConfig, torch.dtype], None] = lambda *_: None,
+) -> LoadedModel:
     """Read a GGUF file or a Hugging Face folder of one of the `FAMILIES`. ``dtype``: `default_dtype` of the device unless
-    given.
+    given. ``look`` may refuse it, by raising, before any weight is read.
 
     Raises `engine.model.errors.ModelError` where it is unreadable or asks for what is not built in.
     """
@@ -96,7 +102,9 @@ def load_model(path: Path, device: str = "cpu", dtype: torch.dtype | None = None
     family, description = _family(files, form)
     config = _config(files, description, tokenizer)
     files.fields.refuse_unread(HARMLESS_IN_HF if form == "hf" else HARMLESS_IN_GGUF)
-    place = Placer(files.path, files.tensors, device, dtype or default_dtype(device))
+    dtype = dtype or default_dtype(device)
+    look(config, dtype)
+    place = Placer(files.path, files.tensors, device, dtype)
     place.left.discard(ROPE_FACTORS)
     weights = assemble(config, place, description.names)
     if place.left:

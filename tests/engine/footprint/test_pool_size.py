@@ -13,10 +13,11 @@ from engine import pool_size
 from engine.build import BuildError, build
 from engine.config import EngineConfig
 from engine.footprint.room import Room
-from engine.model.load import TINY, random_model
+from engine.model.load import TINY, load_model, random_model
 from engine.policies.policy_set import PolicySet
-from engine.pool_size import device_room, weights_bytes, workspace_bytes
+from engine.pool_size import device_room, least_parameters, weights_bytes, workspace_bytes
 from engine.serving.server import Server
+from tests.engine.tiny_gguf import write
 
 GIB = 2**30
 BLOCK = 16 * 2 * 2 * 2 * 16 * 4
@@ -32,7 +33,7 @@ def room(monkeypatch: pytest.MonkeyPatch) -> Room:
 
 
 def built(folder: Path, **settings: Any) -> Server:
-    config = EngineConfig(name="t", model="random", device="cpu", **settings)
+    config = EngineConfig(name="t", device="cpu", **{"model": "random", **settings})
     return build(config, lambda *_: None, lambda _: None, folder=folder)
 
 
@@ -121,6 +122,21 @@ def test_on_a_gpu_what_torch_keeps_for_itself_is_free(monkeypatch: pytest.Monkey
         monkeypatch.setattr(torch.cuda, name, lambda _device, value=value: value)
     assert device_room(torch.device("cuda")) == Room(80 * GIB, 12 * GIB, 3 * GIB, "a GPU")
     assert device_room(torch.device("mps")) is None
+
+
+def test_a_model_that_memory_has_no_room_for_is_refused_before_it_is_read(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "model.gguf")
+    model = load_model(path)
+    least = least_parameters(model.config) * 4
+    assert 0.95 * weights_bytes(model.decoder.weights) < least <= weights_bytes(model.decoder.weights)
+    monkeypatch.setattr(pool_size, "host_room", lambda: Room(GIB, least - 1, GIB // 2, "the container's limit"))
+    monkeypatch.setattr("engine.model.load.assemble", lambda *_: pytest.fail("weights were read"))
+    with pytest.raises(
+        BuildError, match=r"model\.gguf needs 0\.5 GiB: weights <0\.001 \+ runtime 0\.5, of the 1\.0 GiB of the"
+    ):
+        built(folder, model=str(path))
 
 
 def test_weights_count_once_and_by_their_type() -> None:
