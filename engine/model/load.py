@@ -118,6 +118,10 @@ def _from_folder(path: Path) -> tuple[ModelFiles, VocabularyTokenizer, str]:
 
 def _from_gguf(path: Path) -> tuple[ModelFiles, VocabularyTokenizer, str]:
     file = read_gguf(path)
+    if (parts := file.fields.get("split.count", 0)) not in (0, 1):
+        raise ModelError(
+            f"{path}: split.count is {str(parts)[:20]}: it is a part of a model; join the parts to one file"
+        )
     try:
         tokenizer = gguf_tokenizer(file.fields)
     except TokenizerError as error:

@@ -73,6 +73,8 @@ KINDS = {
         Kind("llama, linear rope", "LlamaConfig", {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 3.0}}, "llama", {"rope.scaling.type": "linear", "rope.scaling.factor": 3.0}),
         Kind("llama, llama3 rope", "LlamaConfig", {"rope_parameters": _LLAMA3}, "llama"),
         Kind("llama, yarn rope", "LlamaConfig", {"rope_parameters": _YARN}, "llama", {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64}),
+        Kind("llama, yarn rope, all of it told", "LlamaConfig", {"rope_parameters": {**_YARN, "beta_fast": 16.0, "beta_slow": 2.0, "truncate": False, "mscale": 0.7, "mscale_all_dim": 0.4}}),
+        Kind("llama, yarn rope with a factor", "LlamaConfig", {"rope_parameters": {**_YARN, "attention_factor": 1.3}}),
         Kind("mistral", "MistralConfig", {"sliding_window": 24}, "llama", {"attention.sliding_window": 24}),
         Kind("mistral without a window", "MistralConfig", {"sliding_window": None, "head_dim": 16}, "llama"),
         Kind("qwen2", "Qwen2Config", {}, "qwen2"),

@@ -153,6 +153,9 @@ def test_a_model_from_the_cache_says_the_same(model_file: Path) -> None:
 @pytest.mark.parametrize(
     ("how", "message"),
     [
+        ({"settings": {"split.count": 3}}, r"split\.count is 3: it is a part of a model"),
+        ({"settings": {"llama.expert_count": 8}}, r"llama\.expert_count is 8, which this engine does not know"),
+        ({"settings": {"llama.rope.dimension_count": 4}}, r"llama\.rope\.dimension_count is not the head's size of 8"),
         ({"architecture": "mamba"}, "architecture 'mamba' is not built in"),
         ({"drop": "blk.1.ffn_up.weight"}, r"tensor blk\.1\.ffn_up\.weight is missing"),
         ({"rope_scaling": True}, r"llama\.rope\.scaling\.type is 'longrope', which is not built in"),
