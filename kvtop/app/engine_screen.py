@@ -4,20 +4,21 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Container
 from textual.dom import DOMNode
 from textual.geometry import Size
 from textual.screen import Screen
 
 from kvtop.app.commander import Commander
+from kvtop.app.dashboard import AnyPanel, Dashboard
 from kvtop.app.dialogs import compact_form, pause_form, policy_form, request_form, reset_form
 from kvtop.app.feed import Feed
 from kvtop.app.keymap import DEFAULT, Keymap, shown
 from kvtop.app.keys import EVERYWHERE_NAME, SCREEN_ACTIONS
+from kvtop.app.notes import Notes
 from kvtop.app.pages import block_table, numbers_page
 from kvtop.app.snapshots import SnapshotWriter
 from kvtop.protocol import Command
@@ -38,22 +39,11 @@ from panels.dialogs.help_screen import HelpScreen
 from panels.dialogs.help_text import help_rows
 from panels.dialogs.pager import PAGER, Content, PagerScreen
 from panels.dialogs.policy_screen import PolicyScreen
-from panels.divider import DividerPanel
-from panels.footer import FooterPanel
-from panels.layout import WIDE, plan, too_small
 from panels.panel import Hint, Panel, Tick, TitledPanel
-from panels.registry import PANELS
 from panels.requests import RequestsPanel
-from panels.too_small import TooSmallPanel
-
-NOTE_S = {"information": 6.0, "warning": 5.0, "error": 15.0}
-"""How long the footer says something, by its severity."""
 
 DIALOG_FPS = 4.0
 """Behind a dialog the whole screen is composed anew for every change, so it moves slower."""
-
-AnyPanel = TypeVar("AnyPanel", bound=Panel)
-
 
 LIVE_FPS = 40.0
 """Frames a second asked of the engine: twice the screen's, so that none waits long for its turn."""
@@ -103,27 +93,17 @@ class EngineScreen(Screen[None]):
         self._news, self._texts_drawn = False, float("-inf")
         self._warned = ""
         self._heard = now()
-        self._content: dict[str, int] = {}
-        self._blocks = 0
-        self._asked = ""
         self._last_focus = RequestsPanel.ID
         self._dialog: Dialog | None = None
         self._run = feed.shown.run
-        self._note_until, self._note_is_hint = float("inf"), False
-        self.panels: dict[str, Panel] = {kind.ID: kind(feed.shown, glyphs=glyphs) for kind in PANELS}
-        for panel in self.panels.values():
-            panel.actions = keymap.actions(panel.NAME) or panel.ACTIONS
+        self.dashboard = Dashboard(feed.shown, keymap, glyphs)
+        self.panels, self.footer = self.dashboard.panels, self.dashboard.footer
+        self._notes = Notes(self.footer, now)
         self.map, self.requests = self.panel(BlockMapPanel), self.panel(RequestsPanel)
-        self.footer, self.too_small = (
-            FooterPanel(keymap.actions(EVERYWHERE_NAME), glyphs=glyphs),
-            TooSmallPanel(id="too-small"),
-        )
-        self._placed = {**self.panels, "footer": self.footer, "divider": DividerPanel(glyphs=glyphs)}
-        self.dashboard = Container(*self._placed.values(), self.too_small, id="dashboard")
 
     def panel(self, kind: type[AnyPanel]) -> AnyPanel:
         """The panel of that kind."""
-        return cast(AnyPanel, self.panels[kind.ID])
+        return self.dashboard.panel(kind)
 
     @property
     def _app(self) -> FrontBufferApp[Any]:
@@ -148,28 +128,9 @@ class EngineScreen(Screen[None]):
     async def on_unmount(self) -> None:
         self.feed.source.close()
 
-    # --- placing ---
-
     def place(self, size: Size) -> None:
         """Gives every panel its part of a terminal of ``size``."""
-        if not self.dashboard.is_mounted:
-            return
-        width, height = size
-        small = too_small(width, height)
-        self.dashboard.set_class(not small, "fits")
-        self.dashboard.set_class(width >= WIDE, "wide")
-        titled = [panel for panel in self.panels.values() if isinstance(panel, TitledPanel)]
-        if small:
-            areas = {}
-            self.too_small.update(width, height)
-        else:
-            areas = plan(width, height, [panel.tile for panel in titled], self._content, self._asked)
-        for panel in titled:
-            panel.display = panel.ID in areas
-        for name, area in areas.items():
-            placed = self._placed[name]
-            placed.styles.offset = (area.x, area.y)
-            placed.styles.width, placed.styles.height = area.width, area.height
+        self.dashboard.place(size)
 
     # --- the frame ---
 
@@ -193,14 +154,14 @@ class EngineScreen(Screen[None]):
         # Of what happens while the view is held, maybe for a night, only which blocks changed is gathered.
         missed = Changes(full=changes.full or changes.hello, blocks=changes.blocks) if self.feed.held else changes
         self._fresh = Changes.together([self._fresh, missed])
-        if self.feed.held and 4 * len(self._fresh.blocks) > self._blocks:
+        if self.feed.held and 4 * len(self._fresh.blocks) > self.dashboard.blocks:
             self._fresh = Changes(full=True)
         if self.focused is None and self.app.screen is self:
             # What is hidden cannot keep the focus: it is lost while the terminal is too small.
             last = self.panels[self._last_focus]
             self.set_focus(last if last.display else self.requests)
         if changes.full or changes.hello or changes.numbers:
-            self._content_may_have_changed()
+            self.dashboard.follow(self.feed.live)
         self._news = self._news or bool(changes)
         self._draw(now, texts=(text_due and self._texts_differ(now)) or changes.link)
 
@@ -225,15 +186,7 @@ class EngineScreen(Screen[None]):
     def _in_sight(self) -> bool:
         """Not behind a screen that covers it, nor on a terminal that is too small."""
         uncovered = [screen for screen in self.app.screen_stack if not isinstance(screen, Dialog)]
-        return uncovered[-1:] == [self] and self.dashboard.has_class("fits")
-
-    def _content_may_have_changed(self) -> None:
-        live = self.feed.live
-        content = {name: panel.content_rows(live) for name, panel in self.panels.items()}
-        blocks = live.blocks.total if live.blocks is not None else 0
-        if (content, blocks) != (self._content, self._blocks):
-            self._content, self._blocks = content, blocks
-            self.place(self.app.size)
+        return uncovered[-1:] == [self] and self.dashboard.fits
 
     def _draw(self, now: float, texts: bool, anew: bool = False, turned: bool = False) -> None:
         """Tells the panels what there is to see: those of the map's rate always, the others when texts are due.
@@ -247,16 +200,13 @@ class EngineScreen(Screen[None]):
         if held is None or turned:
             self._fresh = Changes()
         self._follow_run()
-        if now > self._note_until:
-            self.hint("")
+        self._notes.expire(now)
         tick = Tick(
             self.feed.shown, now, fresh, texts, 0 if held else self._arrived_events, held, self._app.governor.label
         )
         # Where time stands still, held or without an engine, only how long it has does not.
         counting = not anew and not turned and (held is not None or (not self._news and not self.feed.live.link.up))
-        for panel in self.panels.values():
-            if moving if panel.EVERY_FRAME else texts and (not counting or panel.COUNTS):
-                panel.take(tick)
+        self.dashboard.take(tick, moving=moving, counting=counting)
         if texts:
             self._news, self._texts_drawn, self._warned = False, now, self._app.governor.label
             self._arrived_events = 0
@@ -267,8 +217,7 @@ class EngineScreen(Screen[None]):
         run = self.feed.shown.run
         if run != self._run:
             self._run = run
-            for panel in self.panels.values():
-                panel.begin_run()
+            self.dashboard.begin_run()
 
     def _mark_selected(self) -> None:
         num = self.requests.view.selected
@@ -284,8 +233,7 @@ class EngineScreen(Screen[None]):
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         if isinstance(event.widget, TitledPanel):
             self._last_focus = event.widget.ID
-            if self._note_is_hint:
-                self.hint("")  # it was of the panel that had the focus
+            self._notes.focus_moved()
             self.footer.update(self.keymap.actions(event.widget.NAME))
 
     def on_block_map_panel_owner_chosen(self, message: BlockMapPanel.OwnerChosen) -> None:
@@ -308,14 +256,11 @@ class EngineScreen(Screen[None]):
 
     def hint(self, text: str) -> None:
         """Says in the footer why a key did nothing; empty: the keys again."""
-        self.note(text)
-        self._note_is_hint = bool(text)
+        self.note(text, hint=True)
 
-    def note(self, text: str, severity: str = "warning") -> None:
+    def note(self, text: str, severity: str = "warning", *, hint: bool = False) -> None:
         """Says in the footer, for some seconds, what has happened."""
-        self._note_until = self._now() + NOTE_S.get(severity, NOTE_S["warning"]) if text else float("inf")
-        self._note_is_hint = False
-        self.footer.say(text, severity)
+        self._notes.say(text, severity, hint=hint)
 
     @property
     def takes_notes(self) -> bool:
@@ -393,8 +338,7 @@ class EngineScreen(Screen[None]):
         if panel.has_focus:
             self.hint(f"the keys go to the {panel.NAME} already")
         if not panel.display:
-            self._asked = name
-            self.place(self.app.size)
+            self.dashboard.ask_for(name)
         self.set_focus(panel)
 
     async def do(self, place: str, action: Action) -> None:

@@ -80,9 +80,9 @@ class Bench:
         self._noted: list[str] = []
         note = self.screen.note
 
-        def noted(text: str, severity: str = "warning") -> None:
+        def noted(text: str, severity: str = "warning", *, hint: bool = False) -> None:
             self._noted += [text] if text else []
-            note(text, severity)
+            note(text, severity, hint=hint)
 
         self.screen.note = noted  # type: ignore[method-assign]
 
