@@ -41,6 +41,8 @@ class Step:
     ran in it."""
     fatal: str | None = None
     """Why no further iteration would be of use, in a sentence."""
+    sampled: float = 0.0
+    """When its tokens came: the time that their requests book."""
 
 
 @dataclass(slots=True)
@@ -126,6 +128,7 @@ class Engine:
             waited,
             tuple(attempt.faults),
             self._fatal(plan, attempt),
+            ended,
         )
 
     def _attempt(self, plan: SchedulerOutput) -> Attempt:

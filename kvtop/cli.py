@@ -143,6 +143,9 @@ def _add_demo(commands: "argparse._SubParsersAction[_Parser]") -> None:
     demo.add_argument("--http", metavar="HOST:PORT", help="serve it over HTTP too, as OpenAI's clients speak it")
     demo.add_argument("--http-token", metavar="TOKEN", help="what clients must bring (default: $KVTOP_HTTP_TOKEN)")
     demo.add_argument("--http-open", action="store_true", help="other hosts may ask without a token")
+    demo.add_argument(
+        "--metrics-names", choices=("kvtop", "vllm"), help="by whose names /metrics tells (default: kvtop)"
+    )
     demo.add_argument("--once", action="store_true", help="no screen: run --seconds, then print what was seen")
     demo.add_argument("--seconds", type=above_zero, default=20.0, metavar="S", help="length of --once (default: 20)")
     _json_option(demo)

@@ -18,15 +18,20 @@ from engine.http.facts import Facts
 from engine.http.gate import Gate
 from engine.http.generate import Generate
 from engine.http.guard import Guard
+from engine.http.metrics.answers import Answers
+from engine.http.metrics.page import MetricsPage
 from engine.http.settings import HttpConfig
 from engine.http.tokens import Tokens
 from engine.words import one_line
 
 
-def application(gate: Gate, config: HttpConfig, fault: Callable[[str], None]) -> ASGIApp:
-    """``fault`` is told, in a line, of what should not have happened."""
+def application(
+    gate: Gate, config: HttpConfig, fault: Callable[[str], None], connections: Callable[[], int] = lambda: 0
+) -> ASGIApp:
+    """``fault`` is told, in a line, of what should not have happened; ``connections``: of clients, now."""
     wakeups = _PerLoop()
     facts, tokens = Facts(gate), Tokens(gate, config.limits)
+    metrics = MetricsPage(gate, config.metrics_names, connections)
     routes = [
         Route("/v1/completions", Generate(CompletionRequest, gate, config.limits, wakeups), methods=["POST"]),
         Route("/v1/chat/completions", Generate(ChatRequest, gate, config.limits, wakeups), methods=["POST"]),
@@ -36,8 +41,10 @@ def application(gate: Gate, config: HttpConfig, fault: Callable[[str], None]) ->
         Route("/detokenize", tokens.detokenize, methods=["POST"]),
         Route("/health", facts.health),
         Route("/version", facts.version),
+        Route("/metrics", metrics.metrics),
     ]
-    return Faults(Guard(Router(routes, redirect_slashes=False), config), fault)
+    answering = Faults(Guard(Router(routes, redirect_slashes=False), config), fault)
+    return Answers(answering, [route.path for route in routes], metrics.responses, metrics.aborts)
 
 
 class _PerLoop:

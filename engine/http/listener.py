@@ -35,7 +35,7 @@ class HttpServer:
         logging.getLogger("uvicorn").propagate = False
         self._server = uvicorn.Server(
             uvicorn.Config(
-                application(self.gate, config, fault),
+                application(self.gate, config, fault, lambda: self.connections),
                 http=connection_class(limits),
                 ws="none",
                 loop="asyncio",
@@ -66,6 +66,7 @@ class HttpServer:
         """From now on requests go to ``server``; ``model``: what its model was asked for as. Returns how to stop in order."""
         if server.tokenizer is None:
             raise ValueError("an engine without a tokenizer cannot be asked over HTTP")
+        server.measure()
         names = dict.fromkeys((short_name(model), server.publisher.hello.model.name))
         self.gate.served = Served(server, server.tokenizer, tuple(names), server.engine.scheduler.max_model_len)
         return Drain(self.gate, server, drain_seconds)

@@ -3,7 +3,7 @@
 import argparse
 import os
 
-from engine.http.settings import MOST, HttpConfig, HttpLimits, http_config
+from engine.http.settings import METRICS_NAMES, MOST, HttpConfig, HttpLimits, http_config
 
 TOKEN_VARIABLE = "KVTOP_HTTP_TOKEN"
 
@@ -39,6 +39,12 @@ def add_http_options(parser: argparse.ArgumentParser) -> None:
             help=f"{what} at most (default: {default:g})",
         )
     group.add_argument(
+        "--metrics-names",
+        choices=METRICS_NAMES,
+        default=METRICS_NAMES[0],
+        help="/metrics by this engine's names, or by vLLM's for dashboards that know those (default: %(default)s)",
+    )
+    group.add_argument(
         "--drain-seconds",
         type=float,
         default=30.0,
@@ -55,6 +61,8 @@ def http_from(args: argparse.Namespace) -> HttpConfig | None:
     if not args.http:
         if args.http_token or args.http_open:
             raise ValueError("--http-token and --http-open are for --http, which was not given")
+        if args.metrics_names != METRICS_NAMES[0]:
+            raise ValueError("--metrics-names is for --http, which was not given")
         return None
     token = args.http_token or os.environ.get(TOKEN_VARIABLE, "")
-    return http_config(args.http, token, open_to_all=args.http_open, limits=limits)
+    return http_config(args.http, token, open_to_all=args.http_open, limits=limits, metrics_names=args.metrics_names)

@@ -44,15 +44,19 @@ class HttpLimits:
 
 MOST = 10**9
 
+METRICS_NAMES = ("kvtop", "vllm")
+
 
 @dataclass(frozen=True, slots=True)
 class HttpConfig:
-    """``token``: what a client must bring, none where empty."""
+    """``token``: what a client must bring, none where empty. ``metrics_names``: by whose names metrics are told, one of
+    `METRICS_NAMES`."""
 
     host: str
     port: int
     token: str = ""
     limits: HttpLimits = field(default_factory=HttpLimits)
+    metrics_names: str = METRICS_NAMES[0]
 
     @property
     def guarded(self) -> bool:
@@ -86,7 +90,14 @@ def parse_place(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def http_config(place: str, token: str, *, open_to_all: bool, limits: HttpLimits | None = None) -> HttpConfig:
+def http_config(
+    place: str,
+    token: str,
+    *,
+    open_to_all: bool,
+    limits: HttpLimits | None = None,
+    metrics_names: str = METRICS_NAMES[0],
+) -> HttpConfig:
     """Raises ValueError, in a sentence, for a place that cannot be, and for one that others reach without a token."""
     host, port = parse_place(place)
     if token and not (token.isascii() and token.isprintable() and " " not in token and len(token) <= 1024):
@@ -96,4 +107,4 @@ def http_config(place: str, token: str, *, open_to_all: bool, limits: HttpLimits
             f"--http {place}: others could reach it; set KVTOP_HTTP_TOKEN or --http-token, or give --http-open to let "
             "everybody in"
         )
-    return HttpConfig(host, port, token, limits or HttpLimits())
+    return HttpConfig(host, port, token, limits or HttpLimits(), metrics_names)

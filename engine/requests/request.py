@@ -116,6 +116,8 @@ class Request:
 
     first_token: float | None = None
     last_token: float | None = None
+    token_before: float | None = None
+    """Monotonic seconds of the token, or of those that came at a time, before the latest."""
     finish_reason: FinishReason | None = None
     finish_detail: str | None = None
     """Why it ended, in a sentence, where the reason alone does not say it."""

@@ -81,6 +81,8 @@ def append_token(
         request.logprobs.append(logprob)
     if request.first_token is None:
         request.first_token = now
+    if request.last_token != now:  # of several at a time the first tells how long it was waited for
+        request.token_before = request.last_token
     request.last_token = now
     if request.state is RequestState.PREFILL:
         request.enter(RequestState.DECODE, now)

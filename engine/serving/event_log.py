@@ -53,6 +53,8 @@ class EventLog:
         self._engine = engine
         self._facts = facts
         self._wall = wall
+        self.on_end: Callable[[Request], None] | None = None
+        """Told of every request that ended, when its event is made."""
         self._next = 0
         self._pending: list[Event] = []
         self._recent: deque[Event] = deque(maxlen=KEPT_EVENTS)
@@ -114,6 +116,8 @@ class EventLog:
 
     def finished(self, request: Request, detail: str | None = None) -> None:
         self._facts.touch(request)
+        if self.on_end is not None:
+            self.on_end(request)
         kind, severity = _ENDS[request.finish_reason or FinishReason.STOP]
         self.event(
             kind,

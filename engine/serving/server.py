@@ -18,6 +18,7 @@ from engine.serving.control import Control
 from engine.serving.describe import after_switch
 from engine.serving.handle import RequestHandle
 from engine.serving.inbox import Inbox
+from engine.serving.meter import Meter
 from engine.serving.names import RequestNames
 from engine.serving.outlets import Outlets
 from engine.serving.submission import Submission, Vocabulary
@@ -75,6 +76,7 @@ class Server:
         self._checked = self._audited = 0
         self._watchdog = Watchdog(watchdog or Limits())
         self._broadcast = Broadcast(telemetry, publisher)
+        self.meter: Meter | None = None
         self._numbers = itertools.count()
         self._names = RequestNames()
         self._numbering = threading.Lock()
@@ -86,6 +88,12 @@ class Server:
         # an Event's lock.
         self.stopping = False
         self.draining: str | None = None
+
+    def measure(self) -> Meter:
+        """From now on what happens is measured; before `run`, if nothing is to be missed."""
+        if self.meter is None:
+            self.meter = Meter(self.engine, self.telemetry, self.publisher)
+        return self.meter
 
     @property
     def queued(self) -> int:
@@ -257,6 +265,8 @@ class Server:
         self._check_ledger()
         self._watch()
         more = self._broadcast.tell(step)
+        if self.meter is not None:
+            self.meter.take(step)
         if step is not None and step.fatal is not None:
             raise EngineFailed(step.fatal)
         if step is None and not more and not self.stopping:

@@ -24,6 +24,7 @@ from kvtop.protocol import (
     Keyframe,
     Queue,
     Status,
+    TierLevel,
     Verdict,
 )
 
@@ -252,7 +253,7 @@ class Telemetry:
             geometry=self._geometry,
             blocks=[],
             requests=[],
-            tiers=[] if self._tiers is None else self._tiers.levels(*self._device_prefix()),
+            tiers=self.tier_levels(),
             queue=self._queue(),
             verdict=_verdict(scheduler.verdict),
             events=self.log.recent(),
@@ -262,6 +263,10 @@ class Telemetry:
         )
 
     # Parts of frames.
+
+    def tier_levels(self) -> list[TierLevel]:
+        """All tiers now, the device first; empty where there is only the device."""
+        return [] if self._tiers is None else self._tiers.levels(*self._device_prefix())
 
     def _device_prefix(self) -> tuple[int, int]:
         """Prompt tokens found on the device at first admissions, and not found there."""
@@ -285,50 +290,58 @@ class Telemetry:
         return Status(state=state, detail=detail, warning=warning, warning_since=since)
 
     def _gauges(self) -> Gauges:
+        return Gauges.trusted(self.levels())
+
+    def levels(self) -> dict[str, int]:
+        """The fields of `Gauges` now."""
         scheduler = self._engine.scheduler
         pool = scheduler.pool
         used = pool.active_blocks + pool.shared_blocks
         loading = 0 if scheduler.tiers is None else len(scheduler.tiers.loading)
-        return Gauges.model_construct(
-            kv_blocks_total=pool.total,
-            kv_blocks_free=pool.free_blocks,
-            kv_blocks_cached=pool.cached_blocks,
-            kv_blocks_active=pool.active_blocks,
-            kv_blocks_shared=pool.shared_blocks,
-            kv_blocks_transfer=pool.transfer_blocks,
-            kv_blocks_pinned=pool.pinned_blocks,
-            kv_blocks_reserved=scheduler.reserved_blocks,
-            kv_bytes_used=used * pool.block_size * self._bytes_per_token,
-            kv_tokens=pool.tokens_in_use,
-            running=len(scheduler.running) - loading,
-            loading=loading,
-            waiting=len(scheduler.waiting),
-            preempted=scheduler.waiting.preempted,
-        )
+        return {
+            "kv_blocks_total": pool.total,
+            "kv_blocks_free": pool.free_blocks,
+            "kv_blocks_cached": pool.cached_blocks,
+            "kv_blocks_active": pool.active_blocks,
+            "kv_blocks_shared": pool.shared_blocks,
+            "kv_blocks_transfer": pool.transfer_blocks,
+            "kv_blocks_pinned": pool.pinned_blocks,
+            "kv_blocks_reserved": scheduler.reserved_blocks,
+            "kv_bytes_used": used * pool.block_size * self._bytes_per_token,
+            "kv_tokens": pool.tokens_in_use,
+            "running": len(scheduler.running) - loading,
+            "loading": loading,
+            "waiting": len(scheduler.waiting),
+            "preempted": scheduler.waiting.preempted,
+        }
 
     def _counters(self) -> Counters:
+        return Counters.trusted(self.totals())
+
+    def totals(self) -> dict[str, int]:
+        """The fields of `Counters` now."""
         scheduler, totals = self._engine.scheduler, self._engine.scheduler.totals
         moved = moved_in_all(scheduler.tiers)
-        return Counters.model_construct(
-            iterations=self._engine.iteration,
-            prefill_tokens=totals.prefill_tokens,
-            decode_tokens=totals.decode_tokens,
-            prefix_query_tokens=totals.prefix_query_tokens,
-            prefix_hit_tokens=totals.prefix_hit_tokens,
-            recomputed_tokens=totals.recomputed_tokens,
-            admissions=totals.admissions,
-            finished=totals.finished,
-            aborted=totals.aborted,
-            errored=totals.errored,
-            preemptions=totals.preemptions,
-            evictions=scheduler.pool.evictions,
-            ledger_checks=self.ledger_checks,
-            ledger_violations=self.ledger_violations,
-            host_offload_bytes=moved.host_offload_bytes,
-            host_promotions=moved.host_promotions,
-            disk_offload_bytes=moved.disk_offload_bytes,
-            disk_promotions=moved.disk_promotions,
-        )
+        return {
+            "iterations": self._engine.iteration,
+            "prefill_tokens": totals.prefill_tokens,
+            "decode_tokens": totals.decode_tokens,
+            "prefix_query_tokens": totals.prefix_query_tokens,
+            "prefix_hit_tokens": totals.prefix_hit_tokens,
+            "recomputed_tokens": totals.recomputed_tokens,
+            "admissions": totals.admissions,
+            "finished": totals.finished,
+            "aborted": totals.aborted,
+            "errored": totals.errored,
+            "preemptions": totals.preemptions,
+            "evictions": scheduler.pool.evictions,
+            "ledger_checks": self.ledger_checks,
+            "ledger_violations": self.ledger_violations,
+            "host_offload_bytes": moved.host_offload_bytes,
+            "host_promotions": moved.host_promotions,
+            "disk_offload_bytes": moved.disk_offload_bytes,
+            "disk_promotions": moved.disk_promotions,
+        }
 
 
 def _batch(step: Step) -> Batch:

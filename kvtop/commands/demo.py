@@ -90,6 +90,7 @@ def engine_arguments(options: argparse.Namespace) -> list[str]:
         "rate",
         "http",
         "http_token",
+        "metrics_names",
     ):
         if (value := getattr(options, name)) is None:
             value = preset.settings.get(name)

@@ -61,6 +61,7 @@ HOSTILE: dict[str, tuple[str, ...]] = {
     "--http-max-queue": (*NUMBERS, "0"),
     "--http-max-request-seconds": ("", "x", "-1", "0", "nan", "inf"),
     "--http-max-body-seconds": ("", "x", "-1", "0", "nan", "inf"),
+    "--metrics-names": ("", "x", "vllm"),  # the last without --http
     "--drain-seconds": ("", "x", "-1", "nan", "inf"),
     "--bogus": ("1",),
 }

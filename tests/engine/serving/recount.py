@@ -57,6 +57,8 @@ class Witness:
         self.batch: list[Computed] = []
         """Of the latest run."""
         self.first_token: dict[int, float] = {}
+        self.tokens: dict[int, list[float]] = {}
+        """When each got tokens, by num; several at a time once."""
 
     def run(self, items: Sequence[BatchItem], copies: Sequence[BlockCopy] = ()) -> StepOutput:
         if not items:
@@ -69,6 +71,8 @@ class Witness:
         for item in self.batch:
             for num in item.drawn:
                 self.first_token.setdefault(num, self._clock.now)
+                if (times := self.tokens.setdefault(num, [])) == [] or times[-1] != self._clock.now:
+                    times.append(self._clock.now)
         return self._runner.run(items, copies)
 
 
@@ -268,6 +272,7 @@ class Town:
         self.server = Server(
             self.engine, telemetry, desk, arrivals=iter(arrivals), queue_limit=1000, watchdog=Limits(0.0, 0.0, 0.0)
         )
+        self.meter = self.server.measure()
 
     def _look(self, frame: IterationFrame) -> None:
         self.frames.append(frame)
