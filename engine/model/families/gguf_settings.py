@@ -12,7 +12,7 @@ from engine.model.rope import Divided, Linear, Rope, RopeScaling, Yarn, yarn_mag
 
 ROPE_FACTORS = "rope_freqs.weight"
 
-HARMLESS = ("vocab_size", "rope.scaling.finetuned", "rope.dimension_count", "attention.value_length")
+HARMLESS = ("vocab_size", "rope.scaling.finetuned", "tensor_data_layout")
 """Fields that change nothing, or are held against others."""
 
 

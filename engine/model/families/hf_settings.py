@@ -6,40 +6,28 @@ from engine.model.files.base import ModelFiles
 from engine.model.files.fields import Fields
 from engine.model.rope import Linear, Llama3, Rope, RopeScaling, Yarn, yarn_magnitude
 
-HARMLESS = frozenset(
-    [
-        "_attn_implementation_autoset",
-        "_name_or_path",
-        "architectures",
-        "attention_dropout",
-        "bos_token_id",
-        "cache_implementation",
-        "chunk_size_feed_forward",
-        "dtype",
-        "eos_token_id",
-        "hidden_dropout",
-        "id2label",
-        "initializer_range",
-        "is_llama_config",
-        "label2id",
-        "max_window_layers",
-        "model_type",
-        "output_attentions",
-        "output_hidden_states",
-        "pad_token_id",
-        "pretraining_tp",
-        "problem_type",
-        "return_dict",
-        "sliding_window_pattern",
-        "_sliding_window_pattern",
-        "torch_dtype",
-        "transformers.js_config",
-        "transformers_version",
-        "unk_token_id",
-        "use_cache",
-    ]
-)
-"""Fields that do not change what a model computes from its tokens, or only together with others that are read."""
+_ABOUT = """
+    _attn_implementation_autoset _name_or_path architectures cache_implementation dtype id2label is_llama_config label2id
+    max_window_layers model_type problem_type sliding_window_pattern _sliding_window_pattern tokenizer_class torch_dtype
+    transformers.js_config transformers_version unsloth_fixed unsloth_version use_cache
+"""
+"""Told of the file and of how others compute, or only together with fields that are read."""
+
+_TRAINING = """
+    attention_dropout attn_pdrop embd_pdrop gradient_checkpointing hidden_dropout initializer_range neftune_noise_alpha
+    pretraining_tp resid_pdrop
+"""
+
+_SAMPLING = """
+    bos_token_id do_sample eos_token_id max_length max_new_tokens min_length num_beams pad_token_id repetition_penalty
+    temperature top_k top_p unk_token_id
+"""
+"""Clients say how to sample; where outputs end is read with the tokenizer."""
+
+_OTHERS = "chunk_size_feed_forward output_attentions output_hidden_states return_dict"
+
+HARMLESS = frozenset(f"{_ABOUT} {_TRAINING} {_SAMPLING} {_OTHERS}".split())
+"""Fields that do not change what a model computes from its tokens."""
 
 _ACTIVATIONS: dict[str, Activation] = {"silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
 
