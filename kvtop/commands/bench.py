@@ -18,7 +18,7 @@ from kvtop.commands.load_target import TOKEN, new_file, server_url, warn_of_othe
 from kvtop.commands.progress import ProgressLine
 from kvtop.commands.table import table
 from kvtop.commands.target import place_fault
-from kvtop.commands.tty import signals_raise
+from kvtop.commands.tty import Terminated, signals_raise
 from kvtop.errors import UserError, one_line
 from kvtop.load.report import doubts
 from kvtop.protocol.places import PlaceError, socket_folder
@@ -38,16 +38,25 @@ def run(options: argparse.Namespace) -> int:
         options.warmup_requests,
     )
     began = datetime.now(UTC).isoformat(timespec="seconds")
-    with signals_raise():
-        runs = _serving(options, form) if options.kind == "serving" else _compare(options, form)
+    runs: list[Run] = []
+    ended = 0
+    try:
+        with signals_raise():
+            for run in _serving(options, form) if options.kind == "serving" else _compare(options, form):
+                runs.append(run)
+    except Terminated as stop:
+        # What was measured until then is not lost; the load in progress is.
+        if not runs:
+            raise
+        ended = stop.code if isinstance(stop.code, int) else 1
     result = BenchResult(kind=options.kind, began=began, command=_command(), notes=dict(options.note), runs=runs)
     if target is not None:
         target.write_text(result.dumps())
     sys.stdout.write(result.dumps() if options.json else _tables(result))
-    return 0 if all(run.load.counts["finished"] for run in runs) else 1
+    return ended or (0 if all(run.load.counts["finished"] for run in runs) else 1)
 
 
-def _serving(options: argparse.Namespace, form: Form) -> list[Run]:
+def _serving(options: argparse.Namespace, form: Form) -> Iterator[Run]:
     if options.target is not None:
         if options.threads is not None:
             raise UserError(
@@ -57,24 +66,22 @@ def _serving(options: argparse.Namespace, form: Form) -> list[Run]:
             )
         url = server_url(options.target)
         model = None if options.model == "smollm2" else options.model
-        cells = form.cells(vary_threads=False)
-        return [_measured(options, form, options.target, url, cell, 0, model) for cell in cells]
-    runs = []
+        for cell in form.cells(vary_threads=False):
+            yield _measured(options, form, options.target, url, cell, 0, model)
+        return
     cells = form.cells(vary_threads=True)
     for threads in form.threads:
         with _engine(options.model, threads) as url:
-            runs += [_measured(options, form, ENGINE, url, cell, 0, None) for cell in cells if cell.threads == threads]
-    return runs
+            for cell in cells:
+                if cell.threads == threads:
+                    yield _measured(options, form, ENGINE, url, cell, 0, None)
 
 
-def _compare(options: argparse.Namespace, form: Form) -> list[Run]:
+def _compare(options: argparse.Namespace, form: Form) -> Iterator[Run]:
     servers = _named(options.targets)
-    cells = form.cells(vary_threads=False)
-    return [
-        _measured(options, form, server, servers[server], cell, number, None)
-        for cell in cells
-        for number, server in interleaved(list(servers), options.rounds)
-    ]
+    for cell in form.cells(vary_threads=False):
+        for number, server in interleaved(list(servers), options.rounds):
+            yield _measured(options, form, server, servers[server], cell, number, None)
 
 
 def _named(targets: list[str]) -> dict[str, str]:

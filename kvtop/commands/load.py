@@ -18,6 +18,7 @@ from kvtop.load.arrivals import Arrivals, Bursts, Closed, Ramp, Recorded, Renewa
 from kvtop.load.asking import ServerFacts
 from kvtop.load.compare import compare
 from kvtop.load.driver import Limits
+from kvtop.load.machine import room_for
 from kvtop.load.plan import Plan, chats, mixed, synthetic, traced
 from kvtop.load.result import LoadResult, read_result
 from kvtop.load.run import Running, Settings, run_load
@@ -45,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
             options.seconds,
             options.requests,
             options.patience,
-            options.open,
+            room_for(options.open),
             options.warmup,
             options.warmup_requests,
         ),

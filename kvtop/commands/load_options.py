@@ -2,7 +2,18 @@
 
 import argparse
 
-from kvtop.commands.option_types import above_zero, bounds, burst, not_below_zero, note, positive, ramp, span, whole
+from kvtop.commands.option_types import (
+    above_zero,
+    bounds,
+    burst,
+    not_below_zero,
+    note,
+    positive,
+    ramp,
+    shape,
+    span,
+    whole,
+)
 
 _EPILOG = """\
 examples:
@@ -47,9 +58,9 @@ def _when(group: argparse._ArgumentGroup) -> None:
     one.add_argument("--trace", metavar="FILE", help="open loop: a public trace, Azure 2023 CSV or Mooncake JSON lines")
     group.add_argument(
         "--burstiness",
-        type=above_zero,
+        type=shape,
         metavar="G",
-        help="of --rate: gamma shape; below 1 in bursts, above 1 more regular",
+        help="of --rate: gamma shape; below 1 in bursts, above 1 more regular, inf a metronome",
     )
     group.add_argument(
         "--time-scale", type=above_zero, metavar="X", help="of --trace: 0.1 is ten times as fast (default: 1)"
@@ -84,7 +95,12 @@ def _how(group: argparse._ArgumentGroup) -> None:
         "--patience", type=not_below_zero, default=30.0, metavar="S", help="wait S s for the last (default: 30)"
     )
     group.add_argument("--timeout", type=above_zero, default=300.0, metavar="S", help="of one answer (default: 300)")
-    group.add_argument("--open", type=positive, default=1000, metavar="N", help="most open at a time (default: 1000)")
+    group.add_argument(
+        "--open",
+        type=positive,
+        metavar="N",
+        help="most open at a time (default: 1000, or as many files as it may have)",
+    )
     group.add_argument("--model", metavar="ID", help="which (default: the first that the server lists)")
     group.add_argument("--api", choices=("completions", "chat"), help="default: chat for --chats, else completions")
     group.add_argument("--temperature", type=not_below_zero, default=0.0, metavar="T", help="default: 0")

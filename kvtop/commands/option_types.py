@@ -22,6 +22,11 @@ def above_zero(text: str) -> float:
     return value
 
 
+def shape(text: str) -> float:
+    """Of a gamma distribution; ``inf``: all gaps are alike."""
+    return float("inf") if text == "inf" else above_zero(text)
+
+
 def not_below_zero(text: str) -> float:
     value = _number(text)
     if not 0 <= value <= 1e6:

@@ -81,12 +81,12 @@ def _mean(values: Array) -> Array:
 
 
 _MEASURES: tuple[tuple[str, str, Callable[[Array], Array], str], ...] = (
-    ("mean", "ttft", _mean, "time to first token, mean"),
-    ("p50", "ttft", _median, "time to first token, p50"),
-    ("p90", "ttft", _p90, "time to first token, p90"),
-    ("mean", "tpot", _mean, "time per output token, mean"),
-    ("p50", "tpot", _median, "time per output token, p50"),
-    ("p90", "tpot", _p90, "time per output token, p90"),
+    ("mean", "ttft", _mean, "first token, mean"),
+    ("p50", "ttft", _median, "first token, p50"),
+    ("p90", "ttft", _p90, "first token, p90"),
+    ("mean", "tpot", _mean, "per output token, mean"),
+    ("p50", "tpot", _median, "per output token, p50"),
+    ("p90", "tpot", _p90, "per output token, p90"),
     ("p50", "latency", _median, "whole answer, p50"),
     ("p90", "latency", _p90, "whole answer, p90"),
 )

@@ -108,8 +108,8 @@ def verdict(ratio: Ratio) -> str:
     if ratio.low is None or ratio.ratio is None:
         return "cannot be told"
     if not ratio.clear:
-        return "no difference seen (1 is inside)"
-    return "B is better" if (ratio.ratio < 1) == ratio.less_is_better else "A is better"
+        return "1 is inside"
+    return "B better" if (ratio.ratio < 1) == ratio.less_is_better else "A better"
 
 
 def not_the_same(a: LoadResult, b: LoadResult) -> list[str]:

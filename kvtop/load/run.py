@@ -2,24 +2,16 @@
 
 import asyncio
 import contextlib
-import os
-import platform
-import resource
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 
-import httpx
-
-from kvtop import __version__
-from kvtop.errors import UserError, one_line
-from kvtop.load import result as document
 from kvtop.load.arrivals import Arrivals, Closed
 from kvtop.load.asking import ServerFacts, ask, writer_for
 from kvtop.load.client import Client, http_client
 from kvtop.load.driver import Driver, Limits, Tally
+from kvtop.load.machine import client_facts
 from kvtop.load.plan import Plan
 from kvtop.load.prompts import Writer
 from kvtop.load.result import Asked, LoadResult, Server
@@ -28,9 +20,6 @@ from kvtop.load.target import Api, Dialect
 
 TICK = 0.25
 """Seconds between two looks at the tally for whoever watches."""
-
-SPARE_FILES = 64
-"""Descriptors that the client keeps for other things than requests."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +58,7 @@ async def run_load(
     on_tick: Callable[[Tally], None] | None = None,
 ) -> LoadResult:
     """Asks the server what it is, sends the plan, and returns what came of it. Raises `UserError` before anything is sent."""
-    limits = _holdable(settings.limits)
+    limits = settings.limits
     async with http_client(settings.url, settings.token, timeout=settings.timeout) as http:
         facts = await ask(http, settings.model)
         plan, arrivals = settings.plan(facts)
@@ -147,47 +136,3 @@ async def _watch(driver: Driver, on_tick: Callable[[Tally], None]) -> None:
     while True:
         await asyncio.sleep(TICK)
         on_tick(driver.look())
-
-
-def _holdable(limits: Limits) -> Limits:
-    """With no more open requests than the process may have files. Raises `UserError` where more were asked for."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = limits.open_requests + SPARE_FILES
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-            soft = most
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        raise UserError(
-            f"this process may have {soft} files open, which is too few for {limits.open_requests} requests at a time",
-            "ulimit -n, or fewer: --open N",
-        )
-    return limits
-
-
-def client_facts() -> document.Client:
-    try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError):
-        memory = None
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return document.Client(
-        kvtop=__version__,
-        python=platform.python_version(),
-        httpx=httpx.__version__,
-        platform=one_line(platform.platform(), 100),
-        cpu=_cpu(),
-        cores=cores,
-        memory_bytes=memory,
-    )
-
-
-def _cpu() -> str | None:
-    """Its name, where the system tells."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-    except OSError:
-        lines = []
-    named = (line.partition(":")[2] for line in lines if line.startswith("model name"))
-    return one_line(next(named, "") or platform.processor(), 100) or None

@@ -1,14 +1,19 @@
 """``kvtop bench`` as it is typed."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.run import assert_one_line, kvtop
+from tests.cli.run import assert_one_line, environment, kvtop
 from tests.load.served import served  # noqa: F401
 from tests.load.server import Server
+from tests.publish.kit import wait_until
 
 
 @pytest.mark.parametrize(
@@ -48,6 +53,32 @@ def test_servers_are_loaded_in_turn_with_the_same_requests(folder: Path, served:
     assert [len(of_round) for of_round in digests.values()] == [1] * 4
     assert len(set.union(*digests.values())) == 4
     assert (result["schema"], result["notes"]) == ("kvtop.bench/1", {"box": "busy"})
+
+
+def test_ctrl_c_keeps_what_was_measured(folder: Path, served: Server) -> None:  # noqa: F811
+    command = [
+        sys.executable,
+        "-m",
+        "kvtop",
+        "bench",
+        "compare",
+        f"a={served.url}",
+        f"b={served.url}",
+        "--rounds",
+        "999",
+        "--json",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(folder)) as bench:
+        try:
+            wait_until(lambda: len(served.calls) > 50, "requests")
+            os.kill(bench.pid, signal.SIGINT)
+            out, _ = bench.communicate(timeout=60)
+        finally:
+            bench.kill()
+    runs = json.loads(out)["runs"]
+    assert len(runs) >= 2
+    assert all(run["load"]["counts"]["finished"] == 16 for run in runs)
+    assert bench.returncode == 128 + signal.SIGINT
 
 
 def test_a_server_that_runs_is_measured_as_it_is(folder: Path, served: Server) -> None:  # noqa: F811

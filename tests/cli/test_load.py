@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.fakes import FakeEngine
+from tests.cli.fakes import FakeEngine, fake_hello
 from tests.cli.run import assert_one_line, environment, kvtop
 from tests.load.served import served as server  # noqa: F401
 from tests.load.server import Server
@@ -50,7 +50,9 @@ def test_nobody_there_is_one_line(folder: Path) -> None:
 
 
 def test_an_engine_without_http_says_how_to_have_it(folder: Path) -> None:
-    with FakeEngine(folder) as engine:
+    hello = fake_hello("quiet")
+    mute = hello.model_copy(update={"engine": hello.engine.model_copy(update={"http": None})})
+    with FakeEngine(folder, "quiet", mute) as engine:
         assert_one_line(kvtop(folder, "load", engine.name), 1, "serves no HTTP", "--http")
 
 
