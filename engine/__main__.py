@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
@@ -246,6 +247,20 @@ def main(argv: list[str] | None = None) -> int:
         reporter.failed(f"HTTP needs {error.name}, which is not installed", 'pip install "kvtop-live[engine]"')
         return 1
 
+    with nullcontext() if http is None else http:
+        return _serve(config, args, reporter, http, serving, draining)
+
+
+def _serve(
+    config: EngineConfig,
+    args: argparse.Namespace,
+    reporter: Reporter,
+    http: "HttpServer | None",
+    serving: "list[Server]",
+    draining: "list[Drain]",
+) -> int:
+    """Builds the engine and serves until it is told to stop, by what it puts into ``serving`` and ``draining``. Returns the
+    exit code."""
     from engine.build import BuildError, build  # torch is slow to import: only after the arguments hold.
     from engine.serving.server import EngineFailed
 
@@ -294,9 +309,7 @@ def _listen(settings: "HttpConfig", reporter: Reporter) -> "HttpServer":
     """Listens before the model is loaded, so that whoever asks is told to wait. Raises OSError."""
     from engine.http.listener import HttpServer
 
-    http = HttpServer(settings, reporter.warn)
-    http.start()
-    return http
+    return HttpServer(settings, reporter.warn)
 
 
 def _leave_in_time(

@@ -29,6 +29,8 @@ async def read_body(request: Request, limits: HttpLimits, gate: Gate) -> bytes:
     if kind != "application/json" and not kind.endswith("+json"):
         # A web page may send anything else to any machine without asking first.
         raise ApiError(415, "the body must be JSON and say so: Content-Type: application/json", code="content_type")
+    if (coding := request.headers.get("content-encoding", "identity").strip().lower()) not in ("", "identity"):
+        raise ApiError(415, f"the body must come as it is, not as {coding!r:.40}", code="content_encoding")
     told = request.headers.get("content-length")
     if told is not None and told.isdecimal() and int(told[:20]) > limits.body_bytes:
         raise _too_large(limits)

@@ -1,6 +1,7 @@
 """One connection of a client, with deadlines that uvicorn does not have: for headers, and for a client that takes nothing."""
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -41,6 +42,7 @@ class Connection(H11Protocol):
         self._reading_due = _Deadline(self.loop, self.limits.write_seconds, self.abort)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        _ask_whether_it_lives(transport.get_extra_info("socket"))
         full = len(self.connections) >= self.limits.connections
         super().connection_made(transport)
         if full:
@@ -92,6 +94,16 @@ class Connection(H11Protocol):
             for piece in pieces:
                 self.transport.write(self.conn.send(piece) or b"")
         self.transport.close()
+
+
+def _ask_whether_it_lives(connection: socket.socket | None) -> None:
+    """A machine that went without a word is noticed in a minute, though its request runs for long and nothing is sent."""
+    if connection is None:
+        return
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 def connection_class(limits: HttpLimits) -> type[Connection]:

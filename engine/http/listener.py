@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Self
 
 import uvicorn
 
@@ -23,7 +24,8 @@ SPARE_FILES = 128
 
 
 class HttpServer:
-    """Listens from the beginning; answers from `start` to `stop`. ``gate`` is opened by whoever has an engine."""
+    """Listens from the beginning; answers from `start` to `stop`, which a ``with`` does too. ``gate`` is opened by whoever
+    has an engine."""
 
     def __init__(self, config: HttpConfig, fault: Callable[[str], None]) -> None:
         """Raises OSError, in a sentence, where the place cannot be had."""
@@ -58,6 +60,13 @@ class HttpServer:
     def connections(self) -> int:
         """Of clients, now."""
         return len(self._server.server_state.connections)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def start(self) -> None:
         self._thread.start()

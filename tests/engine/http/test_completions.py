@@ -1,6 +1,8 @@
 """Completions: prompts of all forms, whole and streamed, several outputs, stops, usage."""
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.engine.http.kit import Serving
 
@@ -124,6 +126,24 @@ def test_stops(serving: Serving) -> None:
     token = whole["token_ids"][7]
     by_token = serving.ask(PATH, asked | {"stop_token_ids": [token]})[1]["choices"][0]
     assert by_token["token_ids"] == whole["token_ids"][: whole["token_ids"].index(token) + 1]
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 30), st.integers(1, 12), st.integers(1, 3))
+def test_no_part_of_a_stop_string_is_said_wherever_tokens_and_chunks_end(
+    serving: Serving, start: int, length: int, more: int
+) -> None:
+    letters = {str(token): 100 for token in b"abc"}  # few, so that beginnings of stop strings are everywhere
+    asked = {"prompt": "borders", "max_tokens": 40, "seed": 3, "logit_bias": letters, "logprobs": 0}
+    whole = serving.ask(PATH, asked)[1]["choices"][0]["text"]
+    stop = whole[start : start + length]
+    others = [stop + "never" * number for number in range(1, more)]
+    *chunks, done = serving.events(PATH, {**asked, "stop": [*others, stop]})
+    choices = [chunk["choices"][0] for chunk in chunks]
+    assert "".join(choice["text"] for choice in choices) == whole[: whole.index(stop)]
+    assert (choices[-1]["finish_reason"], choices[-1]["stop_reason"], done) == ("stop", stop, "[DONE]")
+    offsets = [offset for choice in choices for offset in choice["logprobs"]["text_offset"]]
+    assert offsets == list(range(len(offsets))), "of tokens whose text is held back too"
 
 
 def test_a_seed_makes_samples_the_same_again_and_unlike_each_other(serving: Serving) -> None:

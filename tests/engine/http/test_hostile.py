@@ -1,5 +1,6 @@
 """Clients that mean no good, or break: each gets an error or is let go, and nobody else notices."""
 
+import gzip
 import json
 import socket
 import threading
@@ -120,6 +121,11 @@ def test_a_body_that_is_too_large_by_its_own_word_or_by_its_length(hurried: Serv
     raw.close()
     assert status in (0, 413)
     assert hurried.http.gate.body_bytes == 0
+
+
+def test_a_compressed_body_is_told_what_it_should_be(serving: Serving) -> None:
+    status, answer, _ = serving.ask(PATH, gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"})
+    assert (status, answer["error"]["code"]) == (415, "content_encoding")
 
 
 def test_ten_megabytes_are_refused_in_words_that_a_client_reads(serving: Serving) -> None:

@@ -151,6 +151,19 @@ def test_a_port_that_is_taken_is_one_line(
     assert "another port" in line
 
 
+def test_an_engine_that_cannot_be_built_lets_go_of_its_port(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    monkeypatch.setenv("KVTOP_SOCKET_DIR", str(folder))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{free.getsockname()[1]}"
+    assert main(["--http", place, "--model", str(folder / "none.gguf")]) != 0
+    assert "none.gguf" in capsys.readouterr().err
+    with socket.socket() as again:
+        again.bind(("127.0.0.1", int(place.rpartition(":")[2])))
+
+
 def test_without_its_packages_it_says_which_and_how(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
