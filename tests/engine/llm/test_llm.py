@@ -3,9 +3,11 @@
 import gc
 import math
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +18,10 @@ import pytest
 from engine import LLM, SamplingParams
 from engine.config import EngineConfig
 from engine.llm import BeamSearchParams, LLMError
+from kvtop.app.feed import Feed
 from kvtop.sources.discover import live_engines
+from kvtop.sources.socket import SocketSource
+from tests.publish.kit import wait_until
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=8, ignore_eos=True)
 
@@ -174,6 +179,46 @@ def test_two_in_one_process_have_names_of_their_own_and_can_be_watched(sockets: 
         with pytest.raises(LLMError, match=f"an engine named '{one.name}' is already running"):
             LLM("random", name=one.name, device="cpu")
     assert live_engines(sockets) == []
+
+
+def test_a_viewer_sees_the_requests_under_the_ids_of_their_results(llm: LLM, sockets: Path) -> None:
+    feed = Feed(SocketSource(sockets / "lab.sock"))
+    feed.source.start()
+    try:
+
+        def heard() -> bool:
+            feed.drain(time.monotonic())
+            return feed.live.seq is not None
+
+        wait_until(heard, "the engine")
+        ids = {each.request_id for each in llm.generate(["a", "b", "c"], GREEDY)}
+
+        def seen() -> set[str]:
+            feed.drain(time.monotonic())
+            return {row.id for row in (feed.live.requests or {}).values() if row.output_tokens == 8}
+
+        wait_until(lambda: seen() >= ids, "the requests")
+    finally:
+        feed.source.close()
+
+
+def test_any_thread_can_make_one() -> None:
+    """As a notebook's; signal handlers can be set by the main thread alone."""
+    texts: list[str] = []
+
+    def work() -> None:
+        with LLM("random", device="cpu") as made:
+            texts.append(made.generate("a", GREEDY)[0].outputs[0].text)
+
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(texts) == 2
+    assert texts[0] == texts[1]
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
 
 
 def test_threads_share_one(llm: LLM) -> None:
