@@ -84,6 +84,18 @@ def test_a_result_joins_them_and_who_asks_for_none_gets_none() -> None:
     assert plain.usage.log_probability is None
 
 
+def test_a_result_that_came_in_pieces_has_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    it = Served()
+    handle = it.submit(PROMPT, 6, sampling=Sampling(logprobs=1))
+    pieces = by_turns(it, handle)
+    assert len(pieces) == 6
+    coming = iter([*pieces, None])
+    monkeypatch.setattr(RequestHandle, "get", lambda *_: next(coming))
+    (output,) = handle.result(0.0)
+    check(it, output, 1)
+    assert (len(output.token_ids), output.finish_reason, output.usage) == (6, "length", pieces[-1].usage)
+
+
 def test_pieces_read_at_any_time_join_to_the_whole() -> None:
     it = Served(14, max_running=4)
     handles = [it.submit(PROMPT, 20, sampling=Sampling(logprobs=1), label=str(i)) for i in range(4)]
