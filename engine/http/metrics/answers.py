@@ -21,6 +21,8 @@ class Answers:
         self._exact = {route for route in routes if "{" not in route}
         self._below = {route.partition("{")[0]: route.replace(":path", "") for route in routes if "{" in route}
         self._responses, self._aborts = responses, aborts
+        for route in (*self._exact, *self._below.values()):
+            aborts[route] = 0  # there from the beginning: what appears with a 1 is no rise to Prometheus
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         route = self._route(scope["path"])

@@ -23,11 +23,19 @@ class Serving:
     """From the beginning to `close`; ``faults``: what should not have happened."""
 
     def __init__(
-        self, folder: Path, limits: HttpLimits | None = None, *, token: str = "", model: str = "random", **policies: Any
+        self,
+        folder: Path,
+        limits: HttpLimits | None = None,
+        *,
+        token: str = "",
+        model: str = "random",
+        metrics_names: str = "kvtop",
+        **policies: Any,
     ) -> None:
         config = EngineConfig(model=model, name="h", block_size=16, blocks=256, device="cpu", policies=policies)
         self.faults: list[str] = []
-        self.http = HttpServer(HttpConfig("127.0.0.1", 0, token, limits or HttpLimits()), self.faults.append)
+        settings = HttpConfig("127.0.0.1", 0, token, limits or HttpLimits(), metrics_names)
+        self.http = HttpServer(settings, self.faults.append)
         self.http.start()
         self.server = build(config, lambda *_: None, lambda _: None, folder=folder)
         self.server.publisher.start()
