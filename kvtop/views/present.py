@@ -6,7 +6,7 @@ from kvtop.state import EngineState, RequestRow, Summary
 from kvtop.views.block_states import used
 from kvtop.views.definition import LAST_5_S, LAST_60_S, Number
 from kvtop.views.exposure import not_exposed
-from kvtop.views.format import UNKNOWN, called, count, percent, rate, seconds, serial
+from kvtop.views.format import UNKNOWN, called, count, percent, rate, seconds, serial, size
 from kvtop.views.limit import batch_text, spent
 from kvtop.views.tiers import figures_of, kept_below
 
@@ -57,6 +57,14 @@ def _of_request(number: Number, row: RequestRow, mono: float | None) -> str:
     return count(value)
 
 
+def _memory(state: EngineState, _mono: float | None) -> str:
+    memory = state.hello.memory if state.hello is not None else None
+    if memory is None:
+        return not_exposed(state, "memory")
+    parts = (memory.weights_bytes, memory.runtime_bytes, memory.kv_bytes, memory.headroom_bytes)
+    return f"{' + '.join(map(size, parts))} of {size(memory.total_bytes)}"
+
+
 def _used(state: EngineState, _mono: float | None) -> str:
     counts = state.counts()
     if counts is not None and state.blocks is not None and state.blocks.device:
@@ -93,6 +101,7 @@ def _iteration(state: EngineState, _mono: float | None) -> str:
 
 _OWN: dict[str, Callable[[EngineState, float | None], str]] = {
     "KV used": _used,
+    "weights + runtime + KV + headroom": _memory,
     "hit": _hit,
     "ttft": lambda state, mono: _latency(state.ttft.summary(mono)),
     "tpot": lambda state, mono: _latency(state.tpot.summary(mono)),

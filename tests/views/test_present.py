@@ -8,7 +8,8 @@ from kvtop.views.definition import Number
 from kvtop.views.format import UNKNOWN, count, percent, rate, seconds, serial
 from kvtop.views.numbers import HEADER, SECTIONS
 from kvtop.views.present import NO_REQUEST, present
-from tests.views.scene import LATER, WALL, gauges_only, scene
+from tests.views.scene import LATER, WALL, gauges_only, hello, scene
+from tests.views.test_memory import MEMORY
 
 NUMBERS = {entry.name: entry for section in SECTIONS for entry in section.entries if isinstance(entry, Number)}
 TIERS = [
@@ -47,6 +48,9 @@ def test_of_several_facts_each_is_told() -> None:
     shown = {name: present(number, state, LATER, state.request(1)) for name, number in NUMBERS.items()}
     assert shown["KV used"] == "11 of 64, 17%"
     assert shown["hit"] == "30%; ever 25%"
+    assert shown["weights + runtime + KV + headroom"] == "memory: not exposed by kvtop"
+    told = present(NUMBERS["weights + runtime + KV + headroom"], scene(hello(memory=MEMORY)), LATER, None)
+    assert told == "513 MiB + 310 MiB + 180 MiB + 3.0 GiB of 4.0 GiB"
     assert shown["prefill, decode"] == "850ms / 6.5s"
     assert shown["most blocks"] == "6 of A-0001"
     assert shown["oldest"] == "16.4s"
@@ -61,6 +65,7 @@ def test_what_is_not_known_is_not_zero() -> None:
         assert present(number, state, LATER, None) in (
             UNKNOWN,
             "requests: not exposed by vllm",
+            "memory: not exposed by vllm",
             f"{UNKNOWN}; ever {UNKNOWN}",
         )
     assert present(NUMBERS["pri"], scene(), LATER, None) == NO_REQUEST
