@@ -83,7 +83,7 @@ KINDS = {
         Kind("qwen3", "Qwen3Config", {"head_dim": 16, "tie_word_embeddings": True}, "qwen3"),
         Kind("qwen3 with biases", "Qwen3Config", {"head_dim": 16, "attention_bias": True}, "qwen3"),
         Kind("gemma2", "Gemma2Config", {**_GEMMA, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}),
-        Kind("gemma2, as files have it", "Gemma2Config", {**_GEMMA, "query_pre_attn_scalar": 16, "num_hidden_layers": 4}, "gemma2", {"attention.sliding_window": 20, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}),
+        Kind("gemma2, as files have it", "Gemma2Config", {**_GEMMA, "query_pre_attn_scalar": 16, "num_hidden_layers": 4}, "gemma2", {"attention.sliding_window": 20}),
         Kind("gemma3", "Gemma3TextConfig", {**_GEMMA, "query_pre_attn_scalar": 16, "num_hidden_layers": 7}, "gemma3", {"attention.sliding_window": 20}),
         Kind("gemma3, global layers stretched", "Gemma3TextConfig", {**_GEMMA, "layer_types": _HYBRID, "rope_parameters": {"full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0}, "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}}),
     )

@@ -43,7 +43,7 @@ def write(
     extra: dict[str, np.ndarray[Any, np.dtype[np.float32]]] | None = None,
     rope_scaling: bool = False,
     window: int = 0,
-    settings: dict[str, int] | None = None,
+    settings: dict[str, bool | int] | None = None,
     seed: int = 0,
 ) -> Path:
     """A Llama of a few thousand weights; matrices are Q4_1, norms float32. ``drop``: a tensor to leave out."""
@@ -57,7 +57,7 @@ def write(
     writer.add_rope_freq_base(10_000.0)
     writer.add_layer_norm_rms_eps(1e-5)
     for name, value in (settings or {}).items():
-        writer.add_uint32(name, value)
+        (writer.add_bool if isinstance(value, bool) else writer.add_uint32)(name, value)
     if window:
         writer.add_sliding_window(window)
     if rope_scaling:

@@ -79,10 +79,11 @@ def _gemma2_from_hf(files: ModelFiles) -> ModelConfig:
     return replace(_from_hf(files, 2), rope=hf_settings.read_rope(files.fields))
 
 
-def _from_gguf(files: ModelFiles, period: int) -> ModelConfig:
+def _from_gguf(files: ModelFiles, period: int, window: int, attention_cap: float, logit_cap: float) -> ModelConfig:
+    """``period`` and what follows: where the file does not say; 0 for no window and no cap."""
     fields = files.fields
     config = _common(gguf_settings.read_config(files))
-    window = fields.whole("attention.sliding_window", 0)
+    window = fields.whole("attention.sliding_window", window)
     period = max(fields.whole("attention.sliding_window_pattern", period), 1)
     # The files do not tell; the largest of a family alone scales by another size than its heads'.
     scale = (config.hidden / config.query_heads) ** -0.5 if config.layers == _LARGEST_LAYERS[files.called] else None
@@ -90,19 +91,19 @@ def _from_gguf(files: ModelFiles, period: int) -> ModelConfig:
         config,
         windows=_every(period, window, config.layers) if window else (),
         attention_scale=scale,
-        attention_cap=fields.number("attn_logit_softcapping", 0.0) or None,
-        logit_cap=fields.number("final_logit_softcapping", 0.0) or None,
+        attention_cap=fields.number("attn_logit_softcapping", attention_cap) or None,
+        logit_cap=fields.number("final_logit_softcapping", logit_cap) or None,
     )
 
 
 def _gemma3_from_gguf(files: ModelFiles) -> ModelConfig:
-    config = _from_gguf(files, 6)
+    config = _from_gguf(files, 6, 0, 0.0, 0.0)
     sliding = Rope(files.fields.number("rope.freq_base_swa", _LOCAL_BASE))
     return replace(config, ropes=_by_window(config.windows, config.rope, sliding), qk_norm=True)
 
 
 def _gemma2_from_gguf(files: ModelFiles) -> ModelConfig:
-    return _from_gguf(files, 2)
+    return _from_gguf(files, 2, 4096, 50.0, 30.0)
 
 
 GEMMA3 = ModelFamily(

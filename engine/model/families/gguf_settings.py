@@ -21,6 +21,8 @@ def read_config(files: ModelFiles) -> ModelConfig:
     fields = files.fields
     hidden, query_heads = fields.whole("embedding_length"), fields.whole("attention.head_count")
     head_size = fields.whole("attention.key_length", hidden // max(query_heads, 1))
+    if not fields.flag("attention.causal", True):
+        fields.refuse("attention.causal", "is false: only tokens that see what is before them are built in")
     for name, what in (
         ("rope.dimension_count", "rotary positions on a part of the head"),
         ("attention.value_length", "values of another size than keys"),

@@ -37,6 +37,8 @@ def read_config(files: ModelFiles, *, tied: bool = False) -> ModelConfig:
     fields = files.fields
     if fields.has("quantization_config"):
         fields.refuse("quantization_config", "is there: quantised weights are read from GGUF files only")
+    if not fields.flag("is_causal", True):
+        fields.refuse("is_causal", "is false: only tokens that see what is before them are built in")
     hidden, query_heads = fields.whole("hidden_size"), fields.whole("num_attention_heads")
     return ModelConfig(
         name=files.name,

@@ -130,6 +130,7 @@ def test_frequencies_that_old_folders_store_are_left_out(folder: Path) -> None:
         ({"hidden_act": "gelu_new"}, "hidden_act is 'gelu_new', which is not built in"),
         ({"attention_multiplier": 0.5}, r"config\.json: attention_multiplier is 0\.5, which this engine does not know"),
         ({"quantization_config": {"bits": 4}}, "quantization_config is there: quantised weights are read from GGUF"),
+        ({"is_causal": False}, "is_causal is false"),
         ({"attention_bias": True}, r"q_proj\.bias is missing"),
         ({"rope_parameters": {"rope_type": "longrope"}}, r"rope_parameters\.rope_type is 'longrope', which is not built in"),
         ({"rope_parameters": {"rope_type": "dynamic", "factor": 2}}, "is 'dynamic', which is not built in"),

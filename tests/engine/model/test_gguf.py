@@ -153,6 +153,7 @@ def test_a_model_from_the_cache_says_the_same(model_file: Path) -> None:
 @pytest.mark.parametrize(
     ("how", "message"),
     [
+        ({"settings": {"llama.attention.causal": False}}, r"llama\.attention\.causal is false"),
         ({"settings": {"split.count": 3}}, r"split\.count is 3: it is a part of a model"),
         ({"settings": {"llama.expert_count": 8}}, r"llama\.expert_count is 8, which this engine does not know"),
         ({"settings": {"llama.rope.dimension_count": 4}}, r"llama\.rope\.dimension_count is not the head's size of 8"),
