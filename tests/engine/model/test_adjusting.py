@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,11 @@ def draws(draw: st.DrawFn) -> Draw:
         repetition_penalty=draw(st.sampled_from((1.0, 1.0, 1.3, 0.5))),
         logit_bias=draw(st.dictionaries(tokens, st.floats(-100, 100), max_size=5)),
         min_tokens=draw(st.integers(0, 40)),
+        temperature=draw(st.sampled_from((0.3, 1.0, 2.5))),
+        min_p=draw(st.sampled_from((0.0, 0.03, 0.4))),
+        top_k=draw(st.sampled_from((0, 2, 9, 39, 100))),
+        top_p=draw(st.sampled_from((1.0, 0.97, 0.6, 0.1))),
+        seed=draw(st.integers(0, 99)),
     )
     stops = draw(st.frozensets(tokens, max_size=5))
     return Draw(how, 1, len(prompt) + len(output), prompt + output, len(prompt), stops)
@@ -63,8 +69,34 @@ def test_each_row_is_changed_as_the_rules_say_and_by_its_own_alone(rows: list[Dr
         np.testing.assert_allclose(found[row].double(), reference(before[row].tolist(), draw), rtol=1e-5, atol=1e-4)
 
 
+def chosen(logits: Sequence[float], draw: Draw, uniform: float) -> int:
+    """The token at ``uniform`` of what is left, from the changed logits on."""
+    how, values = draw.params, np.array(reference(logits, draw))
+    masses = np.exp((values - values.max()) / how.temperature)
+    ids = np.argsort(-masses, kind="stable")
+    ids = ids[masses[ids] >= how.min_p * masses.max()][: how.top_k or None]
+    if how.top_p < 1:
+        running = np.cumsum(masses[ids])
+        ids = ids[: int(np.searchsorted(running, how.top_p * running[-1])) + 1]
+    else:
+        ids = np.sort(ids)
+    running = np.cumsum(masses[ids])
+    return int(ids[min(np.searchsorted(running, uniform * running[-1], side="right"), len(ids) - 1)])
+
+
+@given(st.lists(draws(), min_size=1, max_size=6), st.integers(0, 1000))
+def test_a_random_choice_is_that_of_all_rules_in_their_order(rows: list[Draw], seed: int) -> None:
+    logits = 3 * torch.randn(len(rows), VOCAB, generator=torch.Generator().manual_seed(seed))
+    sampler = Sampler(0)
+    for row, draw, token in zip(logits, rows, sampler.sample(logits, rows).tokens, strict=True):
+        uniform = sampler.uniform(draw)
+        # Between two tokens, float32 and float64 may differ.
+        assert token in {chosen(row.tolist(), draw, uniform + near) for near in (-1e-5, 0.0, 1e-5)}
+
+
 @given(draws(), st.integers(0, 1000))
 def test_a_greedy_choice_is_the_likeliest_after_the_changes(draw: Draw, seed: int) -> None:
+    draw = replace(draw, params=replace(draw.params, temperature=0.0))
     logits = 5 * torch.randn(1, VOCAB, generator=torch.Generator().manual_seed(seed))
     expected = reference(logits[0].tolist(), draw)
     (token,) = Sampler(0).sample(logits, [draw]).tokens
