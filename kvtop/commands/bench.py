@@ -50,9 +50,9 @@ def run(options: argparse.Namespace) -> int:
             raise
         ended = stop.code if isinstance(stop.code, int) else 1
     result = BenchResult(kind=options.kind, began=began, command=_command(), notes=dict(options.note), runs=runs)
+    sys.stdout.write(result.dumps() if options.json else _tables(result))
     if target is not None:
         target.write_text(result.dumps())
-    sys.stdout.write(result.dumps() if options.json else _tables(result))
     return ended or (0 if all(run.load.counts["finished"] for run in runs) else 1)
 
 

@@ -61,33 +61,41 @@ def run(options: argparse.Namespace) -> int:
         command=("kvtop", *sys.argv[1:]),
         token=os.environ.get(TOKEN) or None,
     )
-    result = measured(settings)
+    result, stopped_by = measured(settings)
+    # First what cannot fail: a disk that is full then costs no load.
+    sys.stdout.write(result.dumps() if options.json else tables(result) + "\n")
     if target is not None:
         target.write_text(result.dumps())
-    if options.json:
-        sys.stdout.write(result.dumps())
-    else:
-        print(tables(result))
+    if stopped_by:
+        return 128 + stopped_by
     return 0 if result.counts["finished"] else 1
 
 
-def measured(settings: Settings) -> LoadResult:
-    """Runs it with its progress on standard error. Ctrl-C ends the sending, a second one the program."""
+def measured(settings: Settings) -> tuple[LoadResult, int]:
+    """The result, and the signal that ended it early or 0. Progress goes to standard error.
+
+    The first SIGINT or SIGTERM ends the sending, a second one the program.
+    """
     progress = LoadProgress()
+    came: list[int] = []
 
     def on_start(running: Running) -> None:
         loop = asyncio.get_running_loop()
 
-        def interrupted() -> None:
-            loop.remove_signal_handler(signal.SIGINT)
+        def interrupted(number: int) -> None:
+            came.append(number)
+            loop.remove_signal_handler(number)
             running.driver.stop()
 
-        loop.add_signal_handler(signal.SIGINT, interrupted)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, interrupted, number)
 
     try:
-        return asyncio.run(run_load(settings, on_start=on_start, on_tick=progress))
+        result = asyncio.run(run_load(settings, on_start=on_start, on_tick=progress))
     finally:
         progress.close()
+    return result, came[0] if came else 0
 
 
 def tables(result: LoadResult) -> str:

@@ -90,10 +90,13 @@ class Answer:
 
 
 def failure_of(status: int) -> Failure:
+    """Of any status but 200."""
     if status == 429:
         return Failure.TOO_MANY
     if status == 503:
         return Failure.UNAVAILABLE
+    if status < 400:
+        return Failure.MALFORMED
     return Failure.SERVER_ERROR if status >= 500 else Failure.CLIENT_ERROR
 
 

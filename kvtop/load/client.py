@@ -85,7 +85,8 @@ class _Exchange:
             _failed(sample, *_told(error, self.timeout))
         except (OSError, httpx.InvalidURL, httpx.StreamError, ValueError) as error:
             _failed(sample, Failure.MALFORMED, one_line(error, MOST_DETAIL))
-        sample.done = sample.done if sample.done is not None else clock()
+        if sample.done is None:
+            sample.done = clock()
         return (*self.said, ("assistant", answer.text))
 
     async def _exchange(self, sample: Sample, answer: Answer, clock: Callable[[], float]) -> None:
@@ -110,16 +111,18 @@ class _Exchange:
     ) -> None:
         reader = EventReader()
         pieces = response.aiter_bytes()
+        last: float | None = None
         async for piece in pieces:
             for event in reader.feed(piece):
-                answer.event(event, clock())
-                sample.done = clock()
+                last = clock()
+                answer.event(event, last)
             if answer.ended:
                 break
         if not answer.complete:
-            sample.done = None
             _failed(sample, Failure.DROPPED, "the stream ended before the answer did")
-        elif sample.ok and answer.ended:
+            return
+        sample.done = last  # not when the connection is done
+        if sample.ok and answer.ended:
             with contextlib.suppress(TimeoutError, httpx.HTTPError):
                 async with asyncio.timeout(LINGER):
                     async for _ in pieces:

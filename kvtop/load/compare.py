@@ -39,9 +39,9 @@ def compare(a: LoadResult, b: LoadResult, seed: int = 0) -> list[Ratio]:
     draw = np.random.default_rng(seed)
     paired = a.asked.digest == b.asked.digest
     ratios = []
-    for name, field, statistic, what in _MEASURES:
+    for field, statistic, what in _MEASURES:
         mine, others = _values(a.requests, b.requests, field, paired)
-        ratios.append(_ratio(what, "s", True, mine, others, statistic, draw, paired=paired and name != "p99"))
+        ratios.append(_ratio(what, "s", True, mine, others, statistic, draw, paired=paired))
     ratios.append(_of_slices(a, b, draw))
     return ratios
 
@@ -80,15 +80,15 @@ def _mean(values: Array) -> Array:
     return found
 
 
-_MEASURES: tuple[tuple[str, str, Callable[[Array], Array], str], ...] = (
-    ("mean", "ttft", _mean, "first token, mean"),
-    ("p50", "ttft", _median, "first token, p50"),
-    ("p90", "ttft", _p90, "first token, p90"),
-    ("mean", "tpot", _mean, "per output token, mean"),
-    ("p50", "tpot", _median, "per output token, p50"),
-    ("p90", "tpot", _p90, "per output token, p90"),
-    ("p50", "latency", _median, "whole answer, p50"),
-    ("p90", "latency", _p90, "whole answer, p90"),
+_MEASURES: tuple[tuple[str, Callable[[Array], Array], str], ...] = (
+    ("ttft", _mean, "first token, mean"),
+    ("ttft", _median, "first token, p50"),
+    ("ttft", _p90, "first token, p90"),
+    ("tpot", _mean, "per output token, mean"),
+    ("tpot", _median, "per output token, p50"),
+    ("tpot", _p90, "per output token, p90"),
+    ("latency", _median, "whole answer, p50"),
+    ("latency", _p90, "whole answer, p90"),
 )
 
 

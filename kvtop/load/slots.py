@@ -14,8 +14,8 @@ class Slots(httpx.AsyncBaseTransport):
     """Each request takes a connection of its own: the one that was used last of those that are free, else a new one."""
 
     def __init__(self, *, secure: bool) -> None:
-        # Made once, since it reads all the certificates there are; without TLS none are needed.
-        self._context: ssl.SSLContext | bool = httpx.create_ssl_context() if secure else False
+        # One for all: each connection would make one otherwise, and read all the certificates there are, also without TLS.
+        self._context = httpx.create_ssl_context() if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._free: list[httpx.AsyncHTTPTransport] = []
         self._all: list[httpx.AsyncHTTPTransport] = []
 

@@ -95,19 +95,20 @@ def test_results_are_kept_and_compared(folder: Path, server: Server) -> None:  #
     assert "not the same" not in done.stdout
 
 
-def test_ctrl_c_gives_the_results_so_far(folder: Path, server: Server) -> None:  # noqa: F811
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_gives_the_results_so_far(folder: Path, server: Server, number: int) -> None:  # noqa: F811
     command = [sys.executable, "-m", "kvtop", "load", server.url, "--streams", "2", "--seconds", "600", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(folder)) as load:
         try:
             wait_until(lambda: len(server.calls) > 10, "requests")
-            os.kill(load.pid, signal.SIGINT)
+            os.kill(load.pid, number)
             out, _ = load.communicate(timeout=60)
         finally:
             load.kill()
     result = json.loads(out)
     assert result["stopped"]
     assert result["counts"]["finished"] > 5
-    assert load.returncode == 0
+    assert load.returncode == 128 + number
 
 
 def test_none_answered_is_a_failure(folder: Path, server: Server) -> None:  # noqa: F811

@@ -20,14 +20,20 @@ SMALL = synthetic((12, 12), (5, 5), shared=0, groups=1, seed=1)
 
 
 def load(
-    server: Server, plan: Plan = SMALL, arrivals: Arrivals | None = None, *, requests: int = 1, **more: Any
+    server: Server,
+    plan: Plan = SMALL,
+    arrivals: Arrivals | None = None,
+    *,
+    requests: int = 1,
+    watch: Any = None,
+    **more: Any,
 ) -> LoadResult:
     async def both() -> LoadResult:
         async with server.running():
             settings = Settings(
                 server.url, lambda _: (plan, arrivals or Closed(1)), Limits(60.0, requests, patience=5.0), **more
             )
-            return await run_load(settings)
+            return await run_load(settings, on_tick=watch)
 
     return asyncio.run(both())
 
@@ -150,7 +156,7 @@ BAD: dict[str, tuple[Behaviour, str, str]] = {
     "draining": (partial(Call.answer, status=503, document={"error": "draining"}), "http_503", "draining"),
     "a wrong field": (partial(Call.answer, status=400, document={"message": "bad n"}), "http_4xx", "bad n"),
     "no JSON in an error": (lambda call: _raw(call, b"HTTP/1.1 500 X\r\n\r\n<h1>Oh \xff\x1b[2J</h1>"), "http_5xx", "<h1>Oh"),
-    "moved": (lambda call: _raw(call, b"HTTP/1.1 302 X\r\nlocation: /\r\ncontent-length: 0\r\n\r\n"), "http_4xx", "302"),
+    "moved": (lambda call: _raw(call, b"HTTP/1.1 302 X\r\nlocation: /\r\ncontent-length: 0\r\n\r\n"), "malformed", "302"),
     "an answer, not a stream": (partial(Call.answer, status=200, document={"choices": []}), "malformed", "application/json"),
     "no HTTP": (lambda call: _raw(call, b"SSH-2.0-x\r\n\r\n"), "malformed", "not HTTP"),
     "hangs up at once": (lambda call: _raw(call, b""), "dropped", "disconnected"),
@@ -201,6 +207,26 @@ def test_after_the_end_was_said_nothing_is_waited_for() -> None:
         await asyncio.sleep(30)
 
     assert load(Server(behaviours=[lingers]), timeout=20.0).counts["finished"] == 1
+
+
+def test_a_request_is_not_done_before_its_answer_is() -> None:
+    """Whoever watches sees it open as long as it is."""
+    seen: list[tuple[int, float | None]] = []
+
+    async def halts(call: Call) -> None:
+        await call.send(STREAM_HEAD)
+        await call.event(call.piece(" w"))
+        while not any(tokens for tokens, _ in seen):
+            await asyncio.sleep(0.01)
+        await call.event(call.piece(" w", "length"))
+        await call.end()
+
+    result = load(
+        Server(behaviours=[halts]), watch=lambda tally: seen.extend((len(s.tokens_at), s.done) for s in tally.samples)
+    )
+    assert result.counts["finished"] == 1
+    assert all(done is None for tokens, done in seen if tokens == 1)
+    assert any(tokens == 1 for tokens, _ in seen)
 
 
 def test_text_without_letters_is_no_token_and_reasoning_is() -> None:
