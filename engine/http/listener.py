@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
 import uvicorn
 
@@ -18,6 +18,7 @@ from engine.http.drain import Drain
 from engine.http.gate import Gate, Served, short_name
 from engine.http.settings import HttpConfig
 from engine.serving.server import Server
+from engine.words import one_line
 
 SPARE_FILES = 128
 """Files of the process that connections leave to the engine."""
@@ -30,6 +31,7 @@ class HttpServer:
     def __init__(self, config: HttpConfig, fault: Callable[[str], None]) -> None:
         """Raises OSError, in a sentence, where the place cannot be had."""
         self.gate = Gate()
+        self._fault = fault
         self._socket = _listen(config)
         self.host, self.port = self._socket.getsockname()[:2]
         limits = replace(config.limits, connections=max(1, min(config.limits.connections, _files() - SPARE_FILES)))
@@ -90,7 +92,20 @@ class HttpServer:
             self._socket.close()
 
     def _run(self) -> None:
-        asyncio.run(self._server.serve(sockets=[self._socket]))
+        try:
+            asyncio.run(self._answer())
+        except Exception as error:
+            self._fault(f"HTTP has ended, and the engine goes on without: {one_line(error)}")
+
+    async def _answer(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, what: self._fault(f"HTTP: {_said(what)}"))
+        await self._server.serve(sockets=[self._socket])
+
+
+def _said(what: dict[str, Any]) -> str:
+    error = what.get("exception")
+    return f"{what['message']}: {one_line(error)}" if isinstance(error, BaseException) else str(what["message"])
 
 
 def _listen(config: HttpConfig) -> socket.socket:

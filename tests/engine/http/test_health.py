@@ -1,9 +1,11 @@
 """How the engine is, as those see it who decide whether to send it anything."""
 
+import http.client
 import time
 
 import pytest
 
+from engine.http.connection import Connection
 from engine.http.listener import HttpServer
 from engine.http.settings import HttpConfig
 from engine.serving.watchdog import Alarm, Trouble
@@ -16,10 +18,10 @@ def status(serving: Serving) -> tuple[int, str]:
 
 
 def test_while_the_model_loads_it_is_starting() -> None:
-    http = HttpServer(HttpConfig("127.0.0.1", 0), pytest.fail)
-    http.start()
+    server = HttpServer(HttpConfig("127.0.0.1", 0), pytest.fail)
+    server.start()
     asking = Serving.__new__(Serving)
-    asking.http = http
+    asking.http = server
     try:
         assert status(asking) == (503, "starting")
         code, answer, headers = asking.ask("/v1/completions", {"prompt": "x"})
@@ -27,7 +29,7 @@ def test_while_the_model_loads_it_is_starting() -> None:
         assert asking.ask("/v1/models", method="GET")[0] == 503
         assert asking.ask("/version", method="GET")[0] == 200
     finally:
-        http.stop()
+        server.stop()
 
 
 def test_it_serves(serving: Serving) -> None:
@@ -69,3 +71,31 @@ def test_an_iteration_that_does_not_end_makes_it_stuck(own: Serving, monkeypatch
     holds[0] = False
     own.until(lambda: status(own) == (200, "serving"))
     raw.close()
+
+
+def test_what_goes_wrong_beside_requests_is_a_line_each(own: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(_connection: Connection, _data: bytes) -> None:
+        raise RuntimeError("not to be")
+
+    monkeypatch.setattr(Connection, "data_received", failing)
+    with pytest.raises((ConnectionError, http.client.HTTPException)):
+        own.ask("/health", method="GET")
+    own.until(lambda: own.faults)
+    assert own.faults[0].startswith("HTTP: ")
+    assert "RuntimeError: not to be" in own.faults[0]
+    assert len(own.faults[0].splitlines()) == 1
+    monkeypatch.undo()
+    assert own.ask("/health", method="GET")[0] == 200
+
+
+def test_a_server_that_ends_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ending(*_: object, **__: object) -> None:
+        raise OSError("no more")
+
+    said: list[str] = []
+    server = HttpServer(HttpConfig("127.0.0.1", 0), said.append)
+    monkeypatch.setattr(server._server, "serve", ending)
+    server.start()
+    server._thread.join(60)
+    server.stop()
+    assert said == ["HTTP has ended, and the engine goes on without: OSError: no more"]
