@@ -29,6 +29,7 @@ check: setup
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m kvtop.protocol.document --check
 	$(BIN)/python -m kvtop.app.manual --check
+	$(BIN)/python -m engine.http.metrics.document --check
 	$(BIN)/python -m kvtop.bench.document --check
 
 # One worker a core, each test on whichever is free: none may need a place, a name or a port that another could have.
@@ -44,6 +45,7 @@ slow: setup model  ## what takes minutes: golden outputs under all policies, lon
 docs: setup
 	$(BIN)/python -m kvtop.protocol.document
 	$(BIN)/python -m kvtop.app.manual
+	$(BIN)/python -m engine.http.metrics.document
 	$(BIN)/python -m kvtop.bench.document
 
 generated: docs  ## all that is made from the code and committed: pages, and what the screen's tests look at

@@ -20,6 +20,7 @@ PAGES = (
     "docs/architecture.md",
     "docs/engine.md",
     "docs/serving.md",
+    "docs/metrics.md",
     "docs/terminals.md",
     "docs/snapshot.md",
     "docs/load.md",

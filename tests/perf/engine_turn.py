@@ -3,6 +3,7 @@
 A runner that does nothing, so that only the engine's own work is timed, in milliseconds of this thread's CPU time:
 
 - *nobody watches*: what an iteration costs beyond schedule and commit while no viewer is connected (bound 0.1 ms);
+- *measured*: what `/metrics` has of an iteration, with `--http` (bound 0.05 ms);
 - *a frame*: the same with a viewer, without encoding, which the publisher's thread does (bound 2 ms);
 - *keyframe*: the most that one iteration is lengthened by a keyframe in the making, and how many it takes (bound 2 ms);
 - *ledger*: the most that one iteration is lengthened by the audit, and how many a round takes (bound 2 ms), beside a
@@ -21,10 +22,14 @@ import numpy as np
 from engine.scheduling.audit import Audit
 from engine.serving.broadcast import GATHER_S
 from engine.serving.garbage import settle
+from engine.serving.meter import Meter
 from engine.serving.server import AUDIT_S
+from kvtop.protocol import EngineIdentity, Hello, ModelFacts
+from kvtop.publish import Publisher
 from tests.engine.fake_model import Clock, make_engine, request
 
 BLOCK = 16
+IDENTITY = EngineIdentity(name="t", kind="kvtop", version="0", run="this one")
 
 
 def ms(work: Callable[[], object]) -> float:
@@ -74,6 +79,14 @@ def main() -> None:
         done = engine.step()
         times.append(ms(lambda done=done: telemetry.pass_over(done)))
     print(f"nobody watches        {p50_most(times)}")
+
+    meter = Meter(engine, telemetry, Publisher(Hello(engine=IDENTITY, model=ModelFacts(name="none"))))
+    times = []
+    for _ in range(given.turns):
+        done = engine.step()
+        telemetry.pass_over(done)
+        times.append(ms(lambda done=done: meter.take(done)))
+    print(f"measured              {p50_most(times)}")
 
     telemetry.prepare_keyframes()
     gathering = [ms(telemetry.begin_keyframe)]
