@@ -103,8 +103,7 @@ def build(
             policies,
             default=MIX_BLOCKS if mix is not None else DEFAULT_BLOCKS,
             block_size=block_size,
-            block_bytes=block_size
-            * kv_bytes_per_token(groups.layer_slots, facts.kv_heads, facts.head_size, cache_dtype),
+            block_bytes=block_size * kv_bytes_per_token(groups.planes, facts.kv_heads, facts.head_size, cache_dtype),
         )
     except DoesNotFit as error:
         raise BuildError(str(error), "give fewer blocks, or free memory") from None
@@ -116,7 +115,7 @@ def build(
         backend = "triton" if device == "cuda" and cache_dtype.name in TRITON_READS else "torch"
     try:
         cache = KVCache(
-            layers=groups.layer_slots,
+            layers=groups.planes,
             blocks=blocks,
             block_size=block_size,
             kv_heads=facts.kv_heads,
@@ -150,7 +149,7 @@ def build(
         kv_dtypes=TRITON_READS if backend == "triton" else tuple(KV_DTYPES),
     )
     scheduler.kv_types.bytes_of = lambda name: kv_bytes_per_token(
-        groups.layer_slots, facts.kv_heads, facts.head_size, kv_dtype(name)
+        groups.planes, facts.kv_heads, facts.head_size, kv_dtype(name)
     )
     scheduler.kv_types.most_bytes = sized.most_bytes_per_token(
         (blocks + (0 if tiers is None else config.host_blocks)) * block_size

@@ -18,11 +18,11 @@ a little padding, and one group a type instead of two."""
 @dataclass(frozen=True, slots=True)
 class KVGroups:
     """``windows`` and ``layers``: by group, what its layers see (None: all) and which they are. A block holds the
-    tokens of ``layer_slots`` layers; a group of fewer layers leaves the rest of its blocks unused."""
+    tokens of ``planes`` layers, one a *plane*; a group of fewer layers leaves the rest of its blocks unused."""
 
     windows: Windows
     layers: tuple[tuple[int, ...], ...]
-    layer_slots: int
+    planes: int
 
     @staticmethod
     def of(windows: Windows, layers: int) -> "KVGroups":
@@ -43,15 +43,15 @@ class KVGroups:
 
     @property
     def padding(self) -> int:
-        """Layer slots, over a block of each group, that hold nothing."""
-        return len(self) * self.layer_slots - sum(map(len, self.layers))
+        """Planes, over a block of each group, that hold nothing."""
+        return len(self) * self.planes - sum(map(len, self.layers))
 
     @property
     def padding_share(self) -> float:
         """What of the memory of a token that all groups hold is padding."""
-        return self.padding / (len(self) * self.layer_slots)
+        return self.padding / (len(self) * self.planes)
 
     @property
-    def slots(self) -> dict[int, tuple[int, int]]:
-        """By layer: its group, and its slot in that group's blocks."""
-        return {layer: (group, slot) for group, of in enumerate(self.layers) for slot, layer in enumerate(of)}
+    def by_layer(self) -> dict[int, tuple[int, int]]:
+        """By layer: its group, and its plane in that group's blocks."""
+        return {layer: (group, plane) for group, of in enumerate(self.layers) for plane, layer in enumerate(of)}

@@ -32,7 +32,7 @@ class Decoder:
         self.config = config
         self.weights = weights
         self.groups = KVGroups.of(config.windows, config.layers)
-        self._slots = self.groups.slots
+        self._by_layer = self.groups.by_layer
         self.device = weights.embedding.device
         self.dtype = weights.embedding.dtype
         self._ropes = [config.rope_of(layer) for layer in range(config.layers)]
@@ -76,8 +76,8 @@ class Decoder:
                 turning = F.rms_norm(turning, (size,), None, config.norm_epsilon) * layer.qk_norm
             cosines, sines = rotary[self._ropes[number]]
             rotated = torch.addcmul(turning * cosines, turning.roll(size // 2, dims=-1), sines)
-            group, slot = self._slots[number]
-            keys, values = cache.layer(slot)
+            group, plane = self._by_layer[number]
+            keys, values = cache.plane(plane)
             keys.write(layouts[group].slots, rotated[:, heads:])
             values.write(layouts[group].slots, qkv[:, heads + kv_heads :])
             mixed = attends[group](rotated[:, :heads], keys, values, config.window(number)).reshape(rows, heads * size)

@@ -1,4 +1,4 @@
-"""The memory that block tables point into: per layer slot, keys and values of every block in the pool."""
+"""The memory that block tables point into: per plane, keys and values of every block in the pool."""
 
 from collections.abc import Sequence
 
@@ -13,9 +13,9 @@ class KVCacheError(MemoryError):
 
 
 class KVCache:
-    """Keys and values as ``[blocks, block_size, kv_heads, head_size]`` for each layer slot.
+    """Keys and values as ``[blocks, block_size, kv_heads, head_size]`` for each plane.
 
-    A block holds the tokens of as many layers as there are slots: all, or those of one KV group (`engine.memory.groups`).
+    A block holds the tokens of as many layers as there are planes: all, or those of one KV group (`engine.memory.groups`).
     What it held for an earlier owner stays until it is overwritten: whoever reads it reads its own tokens alone.
 
     Position ``p`` of a request lies in slot ``table[p // block_size] * block_size + p %
@@ -54,8 +54,8 @@ class KVCache:
                 "ask for fewer blocks"
             ) from None
         self.parts: tuple[Tensor, ...] = (content,) if scales is None else (content, scales)
-        """All that blocks hold, each ``[layer slots, 2, blocks, …]``. Whoever moves a block moves its share of every part."""
-        self._layers = [
+        """All that blocks hold, each ``[planes, 2, blocks, …]``. Whoever moves a block moves its share of every part."""
+        self._planes = [
             tuple(PagedTensor(content[layer, side], None if scales is None else scales[layer, side]) for side in (0, 1))
             for layer in range(layers)
         ]
@@ -67,7 +67,7 @@ class KVCache:
 
     def release(self) -> None:
         """Give the memory up. Nothing can be read or written any more; `anew` still works."""
-        self.parts, self._layers = (), []
+        self.parts, self._planes = (), []
 
     def anew(self, dtype: KVDtype) -> "KVCache":
         """An empty cache of the same shape in this element type. Raises `KVCacheError` as the constructor does."""
@@ -96,9 +96,9 @@ class KVCache:
             memory = part.view(torch.uint8) if part.dtype.itemsize == 1 else part
             memory.index_copy_(2, targets, memory.index_select(2, sources))
 
-    def layer(self, slot: int) -> tuple[PagedTensor, PagedTensor]:
-        """Keys and values of one layer slot, views to be read and written in place."""
-        keys, values = self._layers[slot]
+    def plane(self, number: int) -> tuple[PagedTensor, PagedTensor]:
+        """Keys and values of one plane, views to be read and written in place."""
+        keys, values = self._planes[number]
         return keys, values
 
 

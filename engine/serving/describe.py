@@ -60,7 +60,7 @@ def hello(
             cache_dtype=cache_dtype,
             bytes_per_token=bytes_per_token,
             groups=[
-                KVGroup(window=window, layers=len(layers), padding_layers=groups.layer_slots - len(layers))
+                KVGroup(window=window, layers=len(layers), padding_layers=groups.planes - len(layers))
                 for window, layers in zip(groups.windows, groups.layers, strict=True)
             ],
             pools=[PoolFacts(tier=tier, blocks=count) for tier, count in (("device", blocks), *lower_tiers)],

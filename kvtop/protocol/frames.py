@@ -60,7 +60,7 @@ class RequestChange(Message):
     group: int | None = Field(
         default=None,
         ge=0,
-        description="num of the first of the samples drawn from one prompt, or of its beams; the same for all of them",
+        description="num of the first of the samples drawn from one prompt, or of its beams; the same for all of them. No KV group, which group is elsewhere",
     )
     siblings: int | None = Field(default=None, ge=0, description="samples in that group, itself included")
     score: float | None = Field(default=None, description="cumulative log-probability of this beam")

@@ -49,7 +49,7 @@ def make_runner(
     """``cache_dtype``: the weights' unless given."""
     config = model.config
     cache = KVCache(
-        layers=model.decoder.groups.layer_slots,
+        layers=model.decoder.groups.planes,
         blocks=blocks,
         block_size=block_size,
         kv_heads=config.kv_heads,

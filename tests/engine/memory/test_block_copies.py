@@ -34,7 +34,7 @@ def _cache() -> KVCache:
 
 def _content(cache: KVCache) -> list[list[torch.Tensor]]:
     return [
-        [side.content[block].clone() for layer in range(3) for side in cache.layer(layer)] for block in range(BLOCKS)
+        [side.content[block].clone() for layer in range(3) for side in cache.plane(layer)] for block in range(BLOCKS)
     ]
 
 
@@ -102,7 +102,7 @@ def test_copies_run_without_a_batch(model: LoadedModel) -> None:
     runner = make_runner(model, blocks=8, block_size=BLOCK_SIZE)
     advance(runner, [make_request(0, [1, 2, 3], 1, table=[5])])
     assert runner.run([], [BlockCopy(5, 2, 3)]).tokens == []
-    for side in runner.cache.layer(1):
+    for side in runner.cache.plane(1):
         assert side.content[2].any()
         assert torch.equal(side.content[2], side.content[5])
 
@@ -113,7 +113,7 @@ def test_nothing_is_copied_when_an_item_is_refused(model: LoadedModel) -> None:
     for bad in (make_request(1, [1] * 17, 1, table=[0]), make_request(2, [-1], 1, table=[0])):
         with pytest.raises(ValueError, match=r"blocks in its table|not in the vocabulary"):
             runner.run([BatchItem(bad, 0, len(bad.token_ids), True)], [BlockCopy(5, 2, 3)])
-    assert not runner.cache.layer(0)[0].content[2].any()
+    assert not runner.cache.plane(0)[0].content[2].any()
 
 
 def test_a_step_does_the_plans_copies() -> None:

@@ -21,7 +21,7 @@ from tests.views.scene import check_rows
 
 
 @pytest.mark.parametrize(
-    ("windows", "layers", "by_group", "slots"),
+    ("windows", "layers", "by_group", "planes"),
     [
         ((), 3, [(None, (0, 1, 2))], 3),
         ((8, 8), 2, [(8, (0, 1))], 2),
@@ -34,17 +34,17 @@ from tests.views.scene import check_rows
     ],
 )
 def test_layers_are_cut_into_groups_of_equal_size(
-    windows: Windows, layers: int, by_group: list[tuple[int | None, tuple[int, ...]]], slots: int
+    windows: Windows, layers: int, by_group: list[tuple[int | None, tuple[int, ...]]], planes: int
 ) -> None:
     groups = KVGroups.of(windows, layers)
     assert list(zip(groups.windows, groups.layers, strict=True)) == by_group
-    assert groups.layer_slots == slots
+    assert groups.planes == planes
     assert len(groups) == len(by_group)
-    assert groups.padding == len(by_group) * slots - layers
-    assert groups.padding_share == pytest.approx(1 - layers / (len(by_group) * slots))
-    assert sorted(groups.slots) == list(range(layers))
-    assert len(set(groups.slots.values())) == layers
-    assert all(slot < slots for _, slot in groups.slots.values())
+    assert groups.padding == len(by_group) * planes - layers
+    assert groups.padding_share == pytest.approx(1 - layers / (len(by_group) * planes))
+    assert sorted(groups.by_layer) == list(range(layers))
+    assert len(set(groups.by_layer.values())) == layers
+    assert all(plane < planes for _, plane in groups.by_layer.values())
 
 
 def test_places_are_those_of_all_groups() -> None:

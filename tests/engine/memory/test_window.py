@@ -115,7 +115,7 @@ def _paged_logits(model: LoadedModel, tokens: list[int], chunks: list[int], bloc
     """The decoder's logits for every position, the tokens coming in chunks of these sizes."""
     config, groups = model.config, model.decoder.groups
     cache = KVCache(
-        layers=groups.layer_slots,
+        layers=groups.planes,
         blocks=64,
         block_size=block_size,
         kv_heads=config.kv_heads,

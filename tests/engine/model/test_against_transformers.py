@@ -47,7 +47,7 @@ def paged_logits(model: LoadedModel, tokens: Sequence[int]) -> dict[int, Tensor]
     groups, config = model.decoder.groups, model.config
     needed = -(-len(tokens) // BLOCK) * len(groups)
     cache = KVCache(
-        layers=groups.layer_slots,
+        layers=groups.planes,
         blocks=2 * needed,
         block_size=BLOCK,
         kv_heads=config.kv_heads,

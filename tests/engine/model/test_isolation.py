@@ -146,7 +146,7 @@ def test_what_a_type_cannot_hold_saturates(name: str, dtype: torch.dtype) -> Non
 
 def _side(name: str) -> PagedTensor:
     cache = KVCache(layers=1, blocks=1, block_size=4, kv_heads=1, head_size=2, dtype=kv_dtype(name))
-    return cache.layer(0)[0]
+    return cache.plane(0)[0]
 
 
 def test_an_overflow_in_one_request_leaves_the_others_as_they_are(tiny: LoadedModel, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def _rows(count: int, seed: int = 0) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_read_is_what_was_written_but_for_the_types_rounding(name: str) -> None:
-    side = _cache(name).layer(0)[0]
+    side = _cache(name).plane(0)[0]
     slots = torch.randperm(BLOCKS * BLOCK_SIZE)[:40]
     rows = _rows(40)
     side.write(slots, rows)
@@ -73,13 +73,13 @@ def test_what_is_read_is_what_was_written_but_for_the_types_rounding(name: str) 
 
 
 def test_what_fp8_cannot_hold_becomes_its_largest() -> None:
-    side = _cache("fp8_e4m3").layer(0)[0]
+    side = _cache("fp8_e4m3").plane(0)[0]
     side.write(torch.tensor([0]), torch.tensor([500.0, -1e9]).repeat_interleave(SIZE).view(1, HEADS, SIZE))
     assert side.gather(torch.tensor([0]), torch.float32)[0, 0].unique().tolist() == [-448.0, 448.0]
 
 
 def test_a_vector_of_zeros_stays_one() -> None:
-    side = _cache("int8").layer(0)[0]
+    side = _cache("int8").plane(0)[0]
     side.write(torch.tensor([3]), torch.zeros(1, HEADS, SIZE))
     assert not side.gather(torch.tensor([0]), torch.float32).any()
 
@@ -90,11 +90,11 @@ def test_a_tokens_kv_does_not_depend_on_how_its_block_filled(name: str) -> None:
     rows = _rows(BLOCK_SIZE)
     slots = torch.arange(BLOCK_SIZE)
     at_once, one_by_one = _cache(name), _cache(name)
-    at_once.layer(0)[0].write(slots, rows)
-    one_by_one.layer(0)[0].write(slots, 1000 * _rows(BLOCK_SIZE, seed=1))
+    at_once.plane(0)[0].write(slots, rows)
+    one_by_one.plane(0)[0].write(slots, 1000 * _rows(BLOCK_SIZE, seed=1))
     for slot in slots:
-        one_by_one.layer(0)[0].write(slot[None], rows[slot][None])
-    read = [cache.layer(0)[0].gather(torch.tensor([0]), torch.float32) for cache in (at_once, one_by_one)]
+        one_by_one.plane(0)[0].write(slot[None], rows[slot][None])
+    read = [cache.plane(0)[0].gather(torch.tensor([0]), torch.float32) for cache in (at_once, one_by_one)]
     assert torch.equal(*read)
 
 
@@ -114,16 +114,16 @@ def test_bytes_of_the_demos_model() -> None:
 def test_attention_reads_every_type(name: str) -> None:
     """Decode and prefill over a narrow cache are those over the numbers that it gives back."""
     cache = _cache(name)
-    for side in cache.layer(0):
+    for side in cache.plane(0):
         side.write(torch.arange(BLOCKS * BLOCK_SIZE), torch.randn(BLOCKS * BLOCK_SIZE, HEADS, SIZE))
-    wide = [PagedTensor(side.gather(torch.arange(BLOCKS), torch.float32)) for side in cache.layer(0)]
+    wide = [PagedTensor(side.gather(torch.arange(BLOCKS), torch.float32)) for side in cache.plane(0)]
     items = [
         BatchItem(make_request(0, [1] * 30, 1, table=[7, 3, 11, 2]), 29, 1, True),
         BatchItem(make_request(1, [1] * 20, 1, table=[1, 9, 4]), 6, 14, True),
     ]
     attend = TorchAttention().prepare(lay_out(items, BLOCK_SIZE, "cpu"), torch.float32)
     query = torch.randn(15, 2 * HEADS, SIZE)
-    torch.testing.assert_close(attend(query, *cache.layer(0)), attend(query, *wide))
+    torch.testing.assert_close(attend(query, *cache.plane(0)), attend(query, *wide))
 
 
 def _requests(model: LoadedModel, output: int = 12) -> list[Request]:
@@ -173,11 +173,11 @@ def test_a_block_that_leaves_the_device_takes_its_scales_along(name: str) -> Non
     """Out to a lower tier as bytes, and back into another block, whose own scales are those of other content."""
     cache = _cache(name, layers=2)
     for layer in range(2):
-        for side in cache.layer(layer):
+        for side in cache.plane(layer):
             side.write(torch.arange(BLOCKS * BLOCK_SIZE), _rows(BLOCKS * BLOCK_SIZE, seed=layer))
     store = DeviceStore(cache.parts)
     assert store.block_bytes == BLOCK_SIZE * cache.bytes_per_token
-    sides = [side for layer in range(2) for side in cache.layer(layer)]
+    sides = [side for layer in range(2) for side in cache.plane(layer)]
     kept = [side.gather(torch.tensor([3]), torch.float32) for side in sides]
     assert not torch.equal(kept[0], sides[0].gather(torch.tensor([20]), torch.float32))
     store.write(20, 0, store.read(3))

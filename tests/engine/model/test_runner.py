@@ -93,7 +93,7 @@ def test_only_the_rows_slots_are_written(model: LoadedModel) -> None:
     advance(runner, [request], chunk=20)
     expected = {(request.block_table[position // BLOCK_SIZE], position % BLOCK_SIZE) for position in range(20)}
     for layer in range(model.config.layers):
-        for side in runner.cache.layer(layer):
+        for side in runner.cache.plane(layer):
             written = side.content.abs().amax(dim=(2, 3)).nonzero().tolist()
             assert {(block, slot) for block, slot in written} == expected
 
@@ -136,7 +136,7 @@ def test_an_item_that_cannot_be_is_refused_before_anything_is_written(
     bad = make_request(2, [1] * 10, 1, table=table)
     with pytest.raises(ValueError, match=f"request-2: .*{message}"):
         runner.run([BatchItem(good, 0, 2, True), BatchItem(bad, start, count, True)])
-    assert not any(side.content.any() for layer in range(model.config.layers) for side in runner.cache.layer(layer))
+    assert not any(side.content.any() for layer in range(model.config.layers) for side in runner.cache.plane(layer))
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=NAMES)
@@ -193,7 +193,7 @@ def test_the_caches_size_is_what_it_says(model: LoadedModel) -> None:
     cache = make_runner(model, blocks=10, block_size=4).cache
     assert cache.bytes_per_token == 2 * 2 * 2 * 16 * 4 == kv_bytes_per_token(2, 2, 16, KV_DTYPES["float32"])
     assert cache.total_bytes == 10 * 4 * cache.bytes_per_token
-    assert cache.total_bytes == sum(side.content.nbytes for layer in range(2) for side in cache.layer(layer))
+    assert cache.total_bytes == sum(side.content.nbytes for layer in range(2) for side in cache.plane(layer))
     assert cache.dtype.name == "float32"
     assert kv_bytes_per_token(30, 3, 64, KV_DTYPES["bfloat16"]) == 23040
 
