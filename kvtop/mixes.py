@@ -28,6 +28,9 @@ class RequestClass:
 
 TEMPERATURE = 0.8
 
+GROUPS = 2
+"""Groups of a workload, each with a shared prefix of its own."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mix:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from engine.requests.retention import Retention
 from engine.requests.sampling import Sampling
 from engine.requests.stopping import StopRules
-from kvtop.mixes import STANDARD, TEMPERATURE, Mix, RequestClass, Scale
+from kvtop.mixes import GROUPS, STANDARD, TEMPERATURE, Mix, RequestClass, Scale
 
 SENTENCES = (
     "The night train was late again, and nobody on the platform seemed surprised.",
@@ -58,7 +58,7 @@ class MixWorkload:
         seed: int,
         mix: Mix = STANDARD,
         burst: int = 6,
-        groups: int = 2,
+        groups: int = GROUPS,
     ) -> None:
         if rate <= 0:
             raise ValueError(f"rate {rate} must be above 0 requests/s")

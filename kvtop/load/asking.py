@@ -47,7 +47,7 @@ async def ask(http: httpx.AsyncClient, model: str | None) -> ServerFacts:
         )
     if response.status_code in (401, 403):
         raise UserError(f"{http.base_url} asks for a token", "put it into KVTOP_LOAD_TOKEN")
-    if response.status_code != 200:
+    if response.status_code != 200 and (model is None or response.status_code != 404):
         raise UserError(
             f"{http.base_url}v1/models answers with HTTP {response.status_code}", "is it an OpenAI-compatible server?"
         )

@@ -8,13 +8,10 @@ from dataclasses import dataclass
 
 from kvtop.load.prompts import Prompt, Segment, prompt_tokens
 from kvtop.load.traces import MOONCAKE_BLOCK, Trace, TraceRow
-from kvtop.mixes import TEMPERATURE, Mix, Scale
+from kvtop.mixes import GROUPS, TEMPERATURE, Mix, Scale
 
 Lengths = tuple[int, int]
 """The least and the most tokens; each length between is as likely."""
-
-GROUPS = 2
-"""Groups of a mix, each with a shared prefix of its own."""
 
 
 @dataclass(frozen=True, slots=True)

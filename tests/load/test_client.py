@@ -273,6 +273,10 @@ def test_a_server_that_cannot_be_asked_says_why(status: int, words: str) -> None
         load(Server(models={"error": {"message": "still loading"}}, models_status=status))
 
 
+def test_a_server_that_lists_nothing_can_be_loaded_all_the_same() -> None:
+    assert load(Server(models={}, models_status=404), model="mine").counts["finished"] == 1
+
+
 def test_two_hundred_at_once_are_all_sent_at_once() -> None:
     server = Server()
     most = 0
