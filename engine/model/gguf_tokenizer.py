@@ -49,6 +49,9 @@ _PRE_TOKENIZERS = {
 _WHOLE_WORDS_FIRST = ("llama-bpe",)
 """Where a word that is a token is taken as it is, whatever its merges would give."""
 
+_BEGUN = ("llama-bpe",)
+"""Where prompts begin with a token of their own unless the file says that they do not."""
+
 _COMPOSED = ("qwen2",)
 """Where characters are composed (NFC) before they are split."""
 
@@ -79,13 +82,14 @@ def gguf_tokenizer(fields: Mapping[str, Any]) -> VocabularyTokenizer:
         return defined[token].encode() if token in defined else spelled(tokens[token])
 
     bos, eos = own.token("bos_token_id"), own.token("eos_token_id")
+    begins = own.flag("add_bos_token", model == "llama" or own.text("pre", "gpt-2") in _BEGUN)
     tokenizer = VocabularyTokenizer(
         backend,
         dict(enumerate(tokens)),
         specials,
         text,
         eos_ids=_end_ids(own, specials),
-        start_ids=(bos,) if bos is not None and own.flag("add_bos_token", model == "llama") else (),
+        start_ids=(bos,) if bos is not None and begins else (),
         strips_space=model == "llama" and own.flag("add_space_prefix", True),
     )
     template = fields.get("tokenizer.chat_template")

@@ -105,7 +105,16 @@ def test_tokens_that_users_defined_are_found_in_their_text_and_shown() -> None:
     assert tokenizer.decode(tokenizer.encode("a<think>b")) == "a<think>b"
 
 
-@pytest.mark.parametrize(("fields", "start"), [({}, []), ({"ggml__bos_token_id": 1, "ggml__add_bos_token": True}, [1])])
+@pytest.mark.parametrize(
+    ("fields", "start"),
+    [
+        ({}, []),
+        ({"ggml__bos_token_id": 1}, []),
+        ({"ggml__bos_token_id": 1, "ggml__add_bos_token": True}, [1]),
+        ({"ggml__bos_token_id": 1, "ggml__pre": "llama-bpe"}, [1]),
+        ({"ggml__bos_token_id": 1, "ggml__pre": "llama-bpe", "ggml__add_bos_token": False}, []),
+    ],
+)
 def test_a_prompt_begins_as_the_file_says(fields: dict[str, Any], start: list[int]) -> None:
     tokenizer = gguf_tokenizer(_fields(**fields))
     assert tokenizer.encode_prompt("hello") == [*start, *tokenizer.encode("hello")]
