@@ -39,6 +39,16 @@ def test_the_openai_package_chats(client: openai.OpenAI) -> None:
         assert "".join(event.delta for event in stream if event.type == "content.delta") == said
 
 
+def test_the_openai_package_may_close_a_stream(serving: Serving, client: openai.OpenAI) -> None:
+    pieces = client.completions.create(
+        model="random", prompt="closed", max_tokens=3000, stream=True, extra_body={"ignore_eos": True}
+    )
+    next(iter(pieces))
+    assert serving.engine.scheduler.requests
+    pieces.close()
+    serving.until(lambda: serving.idle)
+
+
 def test_the_openai_package_lists_models_and_gives_ids(client: openai.OpenAI) -> None:
     assert [model.id for model in client.models.list()] == ["random"]
     assert client.models.retrieve("random").id == "random"

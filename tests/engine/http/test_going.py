@@ -15,7 +15,7 @@ from kvtop.protocol import Abort
 from kvtop.sources.control import ControlClient
 from tests.engine.http.kit import PATIENCE, Serving
 
-PATH = "/v1/completions"
+PATH, CHATS = "/v1/completions", "/v1/chat/completions"
 LONG = {"prompt": "long", "max_tokens": 2000, "ignore_eos": True}
 
 
@@ -54,7 +54,7 @@ def test_two_hundred_clients_that_vanish_mid_stream_leave_nothing(serving: Servi
     next(one_stays)
     raws = [
         serving.open(
-            "/v1/chat/completions" if number % 2 else PATH,
+            CHATS if number % 2 else PATH,
             {
                 "prompt": f"vanishing {number}",
                 "messages": [{"role": "user", "content": f"vanishing {number}"}],
@@ -155,6 +155,21 @@ def test_more_than_the_queue_takes_is_told_to_come_again(tmp_path: Path) -> None
         for raw in raws:
             raw.close()
         it.until(lambda: it.idle)
+    finally:
+        it.close()
+
+
+def test_a_prompt_may_be_limited_below_the_context(tmp_path: Path) -> None:
+    it = Serving(tmp_path, HttpLimits(prompt_tokens=30))
+    try:
+        for size, status in ((30, 200), (31, 400)):
+            assert it.ask(PATH, {"prompt": "x" * size, "max_tokens": 1})[0] == status
+        turns = [{"role": "user", "content": "x" * 31}]
+        for path, asked, param in ((PATH, {"prompt": [1] * 31}, "prompt"), (CHATS, {"messages": turns}, "messages")):
+            status, answer, _ = it.ask(path, asked)
+            assert (status, answer["error"]["param"]) == (400, param)
+            assert answer["error"]["code"] == "context_length_exceeded"
+            assert "30" in answer["error"]["message"]
     finally:
         it.close()
 

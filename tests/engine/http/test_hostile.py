@@ -16,7 +16,9 @@ from engine.http.settings import HttpLimits
 from tests.engine.http.kit import PATIENCE, Serving
 
 PATH = "/v1/completions"
-LIMITS = HttpLimits(body_bytes=20_000, bodies_bytes=60_000, header_seconds=0.3, body_seconds=0.3, connections=40)
+LIMITS = HttpLimits(
+    body_bytes=20_000, bodies_bytes=60_000, header_seconds=0.3, body_seconds=0.3, connections=40, idle_seconds=1
+)
 
 
 @pytest.fixture(scope="module")
@@ -207,6 +209,14 @@ def test_so_do_those_of_a_second_request(hurried: Serving) -> None:
     raw.sendall(HEAD)
     with dripping(raw, b"X-A: b\r\n"):
         assert answer_of(raw) == (0, None)
+
+
+def test_a_connection_on_which_nothing_follows_is_ended(hurried: Serving) -> None:
+    raw = connect(hurried)
+    raw.sendall(b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert answer_of(raw)[0] == 200
+    assert answer_of(raw) == (0, None)
+    raw.close()
 
 
 @pytest.mark.usefixtures("bystander")
