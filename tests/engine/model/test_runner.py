@@ -43,8 +43,10 @@ def _alone(model: LoadedModel, sampling: Sampling | None = None) -> list[list[in
 PENALISED = Sampling(
     temperature=0.8, top_k=30, min_p=0.01, repetition_penalty=1.2, presence_penalty=0.4, frequency_penalty=0.3, seed=7
 )
-SAMPLINGS = [Sampling(), Sampling(temperature=0.9, top_p=0.8, seed=7), Sampling(temperature=1.0), PENALISED]
-NAMES = ["greedy", "top-p with a seed", "the engine's seed", "penalties"]
+TURNS = Sampling(logit_bias={10: 100, 11: 99}, frequency_penalty=2.0)
+"""Two tokens that take turns, by how often each has been chosen, those only proposed included."""
+SAMPLINGS = [Sampling(), Sampling(temperature=0.9, top_p=0.8, seed=7), Sampling(temperature=1.0), PENALISED, TURNS]
+NAMES = ["greedy", "top-p with a seed", "the engine's seed", "penalties", "turns"]
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=NAMES)
