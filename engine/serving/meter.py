@@ -7,7 +7,7 @@ what happened under which policies.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from engine.core import Engine, Step
 from engine.policies.policy_set import PolicySet, spell
@@ -63,8 +63,7 @@ ByPolicy = tuple[tuple[str, str], ...]
 """Policies in force, as pairs of axis and value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """One moment of the engine, the end of its turn; all totals are since the start. Nobody changes any of it."""
 
     iteration: int
@@ -101,8 +100,8 @@ class _Timed:
         self.under(key)
 
     def under(self, key: ByPolicy) -> None:
-        if self._news:
-            self.tell()
+        """From now on these are in force."""
+        self.tell()
         self._key = key
         self._now = self._all.setdefault(key, Histogram(self._bounds))
         self._told = {**self._told, key: self._now.counted()}
@@ -163,7 +162,11 @@ class Meter:
         self._divided = {name: _Divided(self._key(axes)) for name, axes in COUNTS_BY_POLICY.items()}
         self._seconds = dict.fromkeys(PARTS, 0.0)
         self._ended = dict.fromkeys(FinishReason, 0)
-        self._ends = False
+        self._timed, self._sized = set[str](self._times), set[str]()
+        """What there is news of."""
+        self._times_told: Mapping[str, Mapping[ByPolicy, Counted]] = {}
+        self._divided_told: Mapping[str, Mapping[ByPolicy, int]] = {}
+        self._totals: tuple[int, ...] = ()
         self._prompt_tokens = self._tokens = 0
         telemetry.log.on_end = self._request_ended
         self.take(None)
@@ -173,17 +176,20 @@ class Meter:
     def take(self, step: Step | None) -> None:
         """Call it at the end of every turn, after telemetry learned of ``step``."""
         telemetry = self._telemetry
-        if self._engine.scheduler.policies is not self._set:
-            self._change_to(self._engine.scheduler.policies)
+        self._follow_policies()
         counters = telemetry.totals()
-        sizes: tuple[str, ...] = ()
         if step is not None and step.plan.items:
             self._add_step(step, counters["prefill_tokens"] + counters["decode_tokens"])
-            sizes = ("batch", "iteration_tokens")
-        if self._ends:
-            self._ends, sizes = False, tuple(self._sizes)
-        if sizes:
-            self._sizes_told = {**self._sizes_told, **{name: self._sizes[name].counted() for name in sizes}}
+        totals = tuple([counters[name] for name in COUNTS_BY_POLICY])
+        if totals != self._totals:
+            self._totals = totals
+            self._divided_told = {name: each.tell(counters[name]) for name, each in self._divided.items()}
+        if self._timed:
+            self._times_told = {**self._times_told, **{name: self._times[name].tell() for name in self._timed}}
+            self._timed.clear()
+        if self._sized:
+            self._sizes_told = {**self._sizes_told, **{name: self._sizes[name].counted() for name in self._sized}}
+            self._sized.clear()
         self.reading = Reading(
             self._engine.iteration,
             self._publisher.hello,
@@ -195,17 +201,22 @@ class Meter:
             self._ended,
             self._prompt_tokens,
             self._seconds,
-            {name: each.tell() for name, each in self._times.items()},
+            self._times_told,
             self._sizes_told,
-            {name: each.tell(counters[name]) for name, each in self._divided.items()},
+            self._divided_told,
         )
 
-    def _change_to(self, policies: PolicySet) -> None:
+    def _follow_policies(self) -> None:
+        policies = self._engine.scheduler.policies
+        if policies is self._set:
+            return
         self._set, self._policies = policies, _spelled(policies)
         for name, divided in self._divided.items():
             divided.under(self._key(COUNTS_BY_POLICY[name]))
         for timed in self._times.values():
             timed.under(self._key(REQUEST_AXES))
+        self._timed.update(self._times)
+        self._totals = ()
 
     def _key(self, axes: tuple[str, ...]) -> ByPolicy:
         return tuple((axis, self._policies[axis]) for axis in axes)
@@ -213,13 +224,13 @@ class Meter:
     def _add_step(self, step: Step, tokens: int) -> None:
         items, at = step.plan.items, step.sampled
         self._seconds = {part: spent + getattr(step, f"{part}_ms") / 1000.0 for part, spent in self._seconds.items()}
-        self._sizes["batch"].add(len(items))
-        self._sizes["iteration_tokens"].add(tokens - self._tokens)
+        self._size("batch", len(items))
+        self._size("iteration_tokens", tokens - self._tokens)
         self._tokens = tokens
         before = [each.request.token_before for each in items if each.samples and each.request.last_token == at]
         for then, times in _counted(before):
             if then is not None:
-                self._times["between_tokens"].add(max(0.0, at - then), times)
+                self._time("between_tokens", max(0.0, at - then), times)
                 continue
             for item in items:
                 for request in (item.request, *item.forks) if item.samples else ():
@@ -227,30 +238,38 @@ class Meter:
                         self._first_token(request)
 
     def _first_token(self, request: Request) -> None:
-        self._times["first_token"].add(request.ttft or 0.0)
+        self._time("first_token", request.ttft or 0.0)
         if request.first_sample in (None, request.num):
             self._prompt_tokens += request.prompt_tokens
 
     def _request_ended(self, request: Request) -> None:
+        self._follow_policies()
         reason = request.finish_reason or FinishReason.STOP
         self._ended = {**self._ended, reason: self._ended[reason] + 1}
         if reason not in (FinishReason.STOP, FinishReason.LENGTH):
             return  # How long it took says nothing of the engine, or nothing of a whole request.
-        spent, times, sizes = request.times, self._times, self._sizes
-        times["queue"].add(spent.queue)
-        times["prefill"].add(spent.prefill)
-        times["decode"].add(spent.decode)
-        times["inference"].add(spent.prefill + spent.decode)
-        times["end_to_end"].add(max(0.0, spent.since - request.arrival))
+        spent = request.times
+        self._time("queue", spent.queue)
+        self._time("prefill", spent.prefill)
+        self._time("decode", spent.decode)
+        self._time("inference", spent.prefill + spent.decode)
+        self._time("end_to_end", max(0.0, spent.since - request.arrival))
         if (per_token := request.tpot) is not None:
-            times["per_token"].add(per_token)
-        sizes["prompt"].add(request.prompt_tokens)
-        sizes["output"].add(request.output_tokens)
-        sizes["max_tokens"].add(request.max_tokens)
-        sizes["computed"].add(max(0, request.prompt_tokens - request.cached))
-        sizes["samples"].add(request.siblings)
-        sizes["preemptions"].add(request.preemptions)
-        self._ends = True
+            self._time("per_token", per_token)
+        self._size("prompt", request.prompt_tokens)
+        self._size("output", request.output_tokens)
+        self._size("max_tokens", request.max_tokens)
+        self._size("computed", max(0, request.prompt_tokens - request.cached))
+        self._size("samples", request.siblings)
+        self._size("preemptions", request.preemptions)
+
+    def _time(self, name: str, seconds: float, times: int = 1) -> None:
+        self._times[name].add(seconds, times)
+        self._timed.add(name)
+
+    def _size(self, name: str, size: int) -> None:
+        self._sizes[name].add(size)
+        self._sized.add(name)
 
 
 def _spelled(policies: PolicySet) -> dict[str, str]:

@@ -21,9 +21,14 @@ class Moved(NamedTuple):
     disk_promotions: int
 
 
+_NOTHING = Moved(0, 0, 0, 0)
+
+
 def moved_in_all(tiers: Tiers | None) -> Moved:
     """By the tiers' names; 0 where there are no such tiers."""
-    moved = {} if tiers is None else {(tiers.name(a), tiers.name(b)): sums for (a, b), sums in tiers.moved.items()}
+    if tiers is None:
+        return _NOTHING
+    moved = {(tiers.name(a), tiers.name(b)): sums for (a, b), sums in tiers.moved.items()}
     return Moved(
         sum(sums.bytes for pair, sums in moved.items() if pair == ("device", "host")),
         sum(sums.blocks for pair, sums in moved.items() if pair == ("host", "device")),

@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +96,7 @@ def scraped() -> set[str]:
     moment = Moment(
         "serving",
         ("m",),
-        replace(reading, hello=reading.hello.model_copy(update={"geometry": geometry})),
+        reading._replace(hello=reading.hello.model_copy(update={"geometry": geometry})),
         {("/metrics", "GET", 200): 1},
         {"/metrics": 0},
         0,

@@ -6,7 +6,6 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -304,7 +303,7 @@ def test_no_name_of_a_model_breaks_the_text(serving: Serving, metrics: Any, acce
     assert serving.server.meter is not None
     reading = serving.server.meter.reading
     hello = reading.hello.model_copy(update={"model": reading.hello.model.model_copy(update={"name": name})})
-    moment = Moment("serving", (name,), replace(reading, hello=hello), {}, {}, 0, 0)
+    moment = Moment("serving", (name,), reading._replace(hello=hello), {}, {}, 0, 0)
     text = exposition(metrics, moment, accept)[0].decode()
     families = list((read_openmetrics if accept else read_text)(text))
     told = {
