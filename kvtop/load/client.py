@@ -74,6 +74,8 @@ class _Exchange:
 
     async def send(self, sample: Sample, clock: Callable[[], float]) -> Said:
         answer = Answer(sample)
+        # So that it is found again on the engine's screen and in the server's log.
+        self.request.headers["x-request-id"] = sample.name
         try:
             async with asyncio.timeout(self.timeout):
                 await self._exchange(sample, answer, clock)

@@ -54,6 +54,11 @@ class Sample:
     warmup: bool = False
 
     @property
+    def name(self) -> str:
+        """By which the server may call it: ``load-12``, the third turn of a chat ``chat-12.2``."""
+        return f"{self.label or 'load'}-{self.session}" + (f".{self.turn}" if self.turn else "")
+
+    @property
     def ok(self) -> bool:
         return self.failure is None
 

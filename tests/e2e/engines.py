@@ -20,7 +20,7 @@ class Engines:
 
     def __init__(self, place: Path, environment: Mapping[str, str]) -> None:
         self.place = place
-        self._environment = dict(environment)
+        self.environment = dict(environment)
         self._running: list[subprocess.Popen[bytes]] = []
 
     def start(self, name: str, *options: str) -> subprocess.Popen[bytes]:
@@ -29,7 +29,7 @@ class Engines:
         log = self.place / f"{name}.test-log"
         with log.open("wb") as stream:
             process = subprocess.Popen(
-                [*KVTOP, *arguments], stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=self._environment
+                [*KVTOP, *arguments], stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=self.environment
             )
         self._running.append(process)
 
@@ -47,7 +47,7 @@ class Engines:
             capture_output=True,
             text=True,
             timeout=timeout,
-            env=self._environment,
+            env=self.environment,
         )
 
     def ls(self) -> list[dict[str, Any]]:

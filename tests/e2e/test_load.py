@@ -1,12 +1,15 @@
 """The engine under `kvtop load`, by its name: every kind of load is answered, and what it counts adds up with what the engine did."""
 
 import json
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.engines import Engines
+from tests.e2e.engines import KVTOP, Engines
+from tests.e2e.tmux import wait_until
 
 DATA = Path(__file__).parents[1] / "data" / "traces"
 
@@ -23,6 +26,25 @@ def load(engines: Engines, *arguments: str) -> dict[str, Any]:
     result: dict[str, Any] = json.loads(done.stdout)
     assert result["counts"]["failed"] == result["counts"]["unfinished"] == 0, result["failures"]
     return result
+
+
+def test_the_screen_knows_a_request_by_the_name_of_its_row(served: Engines) -> None:
+    command = ["load", "served", "--streams", "2", "--output-tokens", "3000", "--seconds", "300", "--json"]
+    with subprocess.Popen(
+        [*KVTOP, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=served.environment
+    ) as client:
+        try:
+            wait_until(
+                lambda: {"load-0", "load-1"} <= {row["id"] for row in snapshot(served)["requests"]}, 60, "the requests"
+            )
+            client.send_signal(signal.SIGINT)
+            out, _ = client.communicate(timeout=60)
+        finally:
+            client.kill()
+    result = json.loads(out)
+    assert [row["session"] for row in result["requests"]][:2] == [0, 1]
+    # The client has gone: what it had asked for goes with it.
+    wait_until(lambda: snapshot(served)["active_sequences"] == 0, 60, "its requests end")
 
 
 def snapshot(engines: Engines) -> dict[str, Any]:

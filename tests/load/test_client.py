@@ -117,6 +117,7 @@ def test_a_conversation_carries_the_answers_along(api: str) -> None:
         assert prompts[2].startswith(prompts[1])
         assert prompts[1].startswith(prompts[0])
     assert [row.prompt_tokens for row in result.requests] == [10, 16, 22]
+    assert [call.headers["x-request-id"] for call in server.calls] == ["chat-0", "chat-0.1", "chat-0.2"]
 
 
 def test_what_arrives_has_the_name_that_users_have_for_it() -> None:
@@ -173,14 +174,13 @@ BAD: dict[str, tuple[Behaviour, str, str]] = {
     "an error in the stream": (
         lambda call: _stream(call, PIECE, b'data: {"error": {"message": "out of memory"}}\n\n'), "reported", "out of memory",
     ),
-    "silence": (_silence, "timeout", "no complete answer"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("how", BAD)
 def test_a_fault_has_a_name_and_the_next_request_is_fine(how: str) -> None:
     behaviour, kind, words = BAD[how]
-    result = load(Server(behaviours=[behaviour]), requests=2, timeout=0.5 if how == "silence" else 20.0)
+    result = load(Server(behaviours=[behaviour]), requests=2)
     bad, good = result.requests
     assert (bad.failure, good.failure) == (kind, None)
     assert words in bad.detail
@@ -188,6 +188,11 @@ def test_a_fault_has_a_name_and_the_next_request_is_fine(how: str) -> None:
     assert bad.latency is None
     assert result.counts["failed"] == 1
     assert [failed.kind for failed in result.failures] == [kind]
+
+
+def test_silence_is_waited_for_so_long_as_was_said() -> None:
+    (row,) = load(Server(behaviours=[_silence]), timeout=0.5).requests
+    assert (row.failure, row.detail) == ("timeout", "no complete answer within 0.5 s")
 
 
 def test_pieces_cut_anywhere_are_put_together() -> None:
