@@ -13,7 +13,7 @@ TokenText = Callable[[int], bytes]
 
 
 class VocabularyTokenizer:
-    """Two of the library's tokenizers, of which one finds special tokens in the text."""
+    """One of the library's tokenizers, and what it does not say of a model."""
 
     def __init__(
         self,
@@ -32,9 +32,12 @@ class VocabularyTokenizer:
         of it. ``continued``: for what comes after a special token, where that is split otherwise."""
         backend.no_truncation()
         backend.no_padding()
-        self._with_specials = backend
-        self._plain = Tokenizer.from_str(backend.to_str())
-        self._plain.encode_special_tokens = True
+        backend.encode_special_tokens = True
+        self._plain = backend
+        self._finding: Tokenizer | None = None
+        """The same, but that it finds special tokens in the text; made when it is asked for, because it takes a second where
+        the vocabulary is large."""
+
         self._continued = self._plain if continued is None else continued
         self._continued.encode_special_tokens = True
         self._names, self._specials, self._text = names, specials, text
@@ -51,7 +54,11 @@ class VocabularyTokenizer:
         self.chat_template = ChatTemplate(source, bos, eos, self._specials) if source else None
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
-        return _ids(self._with_specials if special else self._plain, text)
+        if not special:
+            return _ids(self._plain, text)
+        if self._finding is None:
+            self._finding = Tokenizer.from_str(self._plain.to_str())  # which forgets that it must not
+        return _ids(self._finding, text)
 
     def encode_prompt(self, text: str) -> list[int]:
         return [*self.start_ids, *self.encode(text)]
