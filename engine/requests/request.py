@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from math import fsum
 
 from engine.requests.beam import Beam
 from engine.requests.logprobs import TokenLogprob
@@ -125,7 +124,9 @@ class Request:
     times: PhaseTimes = field(init=False)
 
     logprobs: list[TokenLogprob] | None = field(init=False)
-    """Of its output tokens, one each; None where it asked for none."""
+    """Of its output tokens, one each, but for those that were taken; None where it asked for none."""
+    logprob_sum: float = field(init=False, default=0.0)
+    """Of all its output tokens, for those of beams see ``score``."""
 
     def __post_init__(self) -> None:
         self.times = PhaseTimes(since=self.arrival)
@@ -143,9 +144,14 @@ class Request:
     @property
     def log_probability(self) -> float | None:
         """Of its output, by the model (nats); None where nobody asked for it."""
-        if self.score is not None or self.logprobs is None:
-            return self.score
-        return fsum(each.logprob for each in self.logprobs)
+        return self.score if self.score is not None or self.logprobs is None else self.logprob_sum
+
+    def take_logprobs(self) -> list[TokenLogprob]:
+        """Those that have come since they were taken last: from now on whoever reads them keeps them."""
+        if not self.logprobs:
+            return []
+        taken, self.logprobs = self.logprobs, []
+        return taken
 
     @property
     def total_limit(self) -> int:

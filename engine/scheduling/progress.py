@@ -79,6 +79,7 @@ def append_token(
     request.token_ids.append(token)
     if request.logprobs is not None and logprob is not None:
         request.logprobs.append(logprob)
+        request.logprob_sum += logprob.logprob
     if request.first_token is None:
         request.first_token = now
     if request.last_token != now:  # of several at a time the first tells how long it was waited for

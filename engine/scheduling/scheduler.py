@@ -36,8 +36,9 @@ from engine.scheduling import kv_switch, ledger, tiering
 from engine.scheduling.admission import check_servable
 from engine.scheduling.audit import Audit
 from engine.scheduling.beam_steps import end
-from engine.scheduling.commit import commit_items, drawn_by_item
+from engine.scheduling.commit import commit_items
 from engine.scheduling.draft import Draft
+from engine.scheduling.drawn import drawn_by_item
 from engine.scheduling.failing import fail_items
 from engine.scheduling.growing import grow_running
 from engine.scheduling.kv_types import KVTypes, Switch

@@ -27,8 +27,7 @@ class _Outlet:
         told = request.prompt_tokens + self.tokens_told[index]
         tokens = request.token_ids[told:]
         text = "" if request.text is None else request.text.text[self.text_told[index] :]
-        logprobs = [] if request.logprobs is None else request.logprobs[self.tokens_told[index] :]
-        self.stream.put(index, tokens, text, logprobs)
+        self.stream.put(index, tokens, text, request.take_logprobs())
         self.tokens_told[index] += len(tokens)
         self.text_told[index] += len(text)
         if ended:

@@ -57,6 +57,21 @@ def test_text_that_is_held_back_holds_no_logprobs_back(tops: int) -> None:
     assert pieces[-1].detail == f"stop string {stop!r}"
 
 
+def test_what_was_told_is_kept_by_its_reader_alone() -> None:
+    """Twenty of them take two kilobytes a token: for an engine with many streams more than all else that a request has."""
+    it = Served(64)
+    handle = it.submit(PROMPT, 100, sampling=Sampling(logprobs=20), n=2)
+    members = [handle.request, *handle.request.samples]
+    sums = [0.0, 0.0]
+    while not handle.ended:
+        it.turn()
+        assert all(request.logprobs == [] for request in members)
+        while handle.stream._unread and (output := handle.get(0.0)) is not None:
+            sums[output.index] += sum(each.logprob for each in output.logprobs)
+            if output.usage is not None:
+                assert output.usage.log_probability == pytest.approx(sums[output.index])
+
+
 def test_a_reader_who_comes_late_gets_all_in_one_piece() -> None:
     it = Served()
     handle = it.submit(PROMPT, 9, sampling=Sampling(logprobs=2))
