@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup model demo test check docs generated screenshots perf overnight slow clean
+.PHONY: setup model demo test check docs generated screenshots perf overnight soak slow clean
 
 setup: $(VENV)/.ready
 
@@ -69,6 +69,9 @@ perf: setup model
 
 overnight: setup  ## every state of the screen, for an hour
 	$(BIN)/python -m tests.perf.overnight
+
+soak: setup  ## an engine under everything at once, for an hour: nothing may be left at the end
+	$(BIN)/python -m tests.perf.soak
 
 clean:
 	rm -rf $(VENV) build *.egg-info

@@ -16,6 +16,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "rest": ("--seconds", "0.5", "--blocks", "500", "--requests", "10"),
     "sampling": ("--rows", "2"),
     "scale": ("--quick", "--only", "snapshot"),
+    "soak": ("--minutes", "0.05"),
     "startup": ("--starts", "1"),
 }
 """By module: the least it can be asked for."""
