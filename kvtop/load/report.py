@@ -42,6 +42,8 @@ def doubts(result: LoadResult) -> list[str]:
         found.append(
             f"the client took {result.client_cpu_s / span:.0%} of a core itself, which may hold the figures back"
         )
+    if not result.asked.plain and any(failed.kind == "http_4xx" for failed in result.failures):
+        found.append("a server that refuses fields beyond OpenAI's own can be loaded with --plain")
     if result.tokens_counted_by in ("chunks", "both"):
         found.append("the server does not count its tokens: each piece of text is taken as one")
     if not result.asked.prompts_exact:
