@@ -65,6 +65,7 @@ perf: setup model
 	$(BIN)/python -m tests.perf.sampling
 	$(BIN)/python -m tests.perf.engine_turn
 	$(BIN)/python -m tests.perf.rest
+	$(BIN)/python -m tests.perf.http_cost
 	$(BIN)/python -m tests.perf.kv_error
 
 overnight: setup  ## every state of the screen, for an hour

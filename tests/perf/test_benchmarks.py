@@ -8,6 +8,7 @@ import pytest
 
 SMALL: dict[str, tuple[str, ...]] = {
     "engine_turn": ("--blocks", "1000", "--running", "8", "--waiting", "20", "--turns", "3"),
+    "http_cost": ("--tokens", "5", "--streams", "2", "--rounds", "1"),
     "kv_error": ("--types", "float32"),
     "memory": ("--sizes", "4000"),
     "overhead": ("--model", "random", "--seconds", "0.2", "--rounds", "1"),
