@@ -258,7 +258,7 @@ OWN: tuple[Metric, ...] = (
     Metric(
         "kvtop_http_responses_total",
         "counter",
-        "HTTP answers by route, method and status; places that are none are other",
+        "HTTP answers by route, method and status; places that are none are other, and what is no HTTP is not counted",
         lambda m: [((route, method, str(status)), count) for (route, method, status), count in m.responses.items()],
         ("route", "method", "status"),
         "HTTP answers",

@@ -1,10 +1,12 @@
 """What Prometheus reads at /metrics, of a real engine on random weights."""
 
+import asyncio
 import gzip
 import http.client
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,10 @@ import pytest
 from prometheus_client import Metric as Family
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
+from starlette.types import Message, Receive, Scope, Send
 
 from engine.http.listener import HttpServer
+from engine.http.metrics.answers import Answers
 from engine.http.metrics.definitions import Moment
 from engine.http.metrics.exposition import exposition
 from engine.http.metrics.own import OWN
@@ -311,3 +315,23 @@ def test_no_name_of_a_model_breaks_the_text(serving: Serving, metrics: Any, acce
     }
     assert told == {name.encode("utf-8", "replace").decode()}
     assert not any(family.name.startswith("evil") for family in families)
+
+
+@pytest.mark.parametrize(("whole", "aborts"), [(True, 0), (False, 1)])
+def test_who_leaves_after_the_answer_has_aborted_nothing(whole: bool, aborts: int) -> None:
+    async def app(_scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x", "more_body": not whole})
+        assert (await receive())["type"] == (await receive())["type"] == "http.disconnect"
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(_message: Message) -> None: ...
+
+    responses: Counter[tuple[str, str, int]] = Counter()
+    counted: Counter[str] = Counter()
+    around = Answers(app, ["/a"], responses, counted)
+    asyncio.run(around({"type": "http", "path": "/a", "method": "GET"}, receive, send))  # type: ignore[arg-type]
+    assert counted["/a"] == aborts
+    assert responses == {("/a", "GET", 200): 1}

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from engine.requests.request import FinishReason
+from engine.scheduling.progress import append_token
 from engine.serving.histogram import Counted, Histogram
 from engine.serving.meter import Meter, Reading
 from tests.engine.fake_model import make_engine, request
@@ -148,3 +149,10 @@ def test_an_end_is_learned_of_whoever_watches() -> None:
         meter.take(step)
     assert meter.reading.ended[FinishReason.LENGTH] == 1
     assert meter.reading.sizes["output"].sum == 2
+
+
+def test_tokens_that_come_together_were_waited_for_once() -> None:
+    it = request(0, [1, 2, 3], 8)
+    for when in (1.0, 3.0, 3.0, 3.0):
+        append_token(it, 7, 100, when)
+    assert (it.token_before, it.last_token) == (1.0, 3.0)
