@@ -33,6 +33,7 @@ from kvtop.state.block_arrays import MAX_BLOCKS, BlockArrays
 from kvtop.state.changes import Changes, LogEntry, Marker
 from kvtop.state.engine_clock import EngineClock, Jump
 from kvtop.state.event_log import EventLog
+from kvtop.state.latency_samples import sample_change, sample_known
 from kvtop.state.percentiles import Latencies
 from kvtop.state.rates import Rates
 from kvtop.state.request_row import MAX_NUMBER, RequestRow
@@ -202,7 +203,7 @@ class EngineState:
             for change in frame.requests:
                 row = self._change_request(change)
                 if row is not None:
-                    self._sample(None if known is None else known.get(row.num), row)
+                    sample_known(self.ttft, self.tpot, None if known is None else known.get(row.num), row)
         events = self.events.receive(frame.events)
         return Changes(full=True, events=[*marks, *events], policy=True, numbers=True)
 
@@ -269,15 +270,12 @@ class EngineState:
         assert self.requests is not None
         for change in frame.requests:
             old = self.requests.get(change.num)
-            had_ttft, had_tpot = (old.ttft_s, old.tpot_s) if old else (None, None)
+            had = None if old is None else (old.ttft_s, old.tpot_s)
             row = self._change_request(change)
             if row is None:
                 continue
             changes.requests.add(row.num)
-            if had_ttft is None and row.ttft_s is not None:
-                self.ttft.add(frame.mono, row.ttft_s)
-            if had_tpot is None and row.tpot_s is not None:
-                self.tpot.add(frame.mono, row.tpot_s)
+            sample_change(self.ttft, self.tpot, frame.mono, had, row)
         for num in frame.forgotten:
             if self.requests.forget(num):
                 changes.requests.add(num)
@@ -287,19 +285,6 @@ class EngineState:
         if change.phase_since is not None and self.jump is not None:
             change = change.model_copy(update={"phase_since": self._engine_clock.dated(change.phase_since)})
         return self.requests.apply(change, self.blocks.total if self.blocks else None, self._complain)
-
-    def _sample(self, known: RequestRow | None, row: RequestRow) -> None:
-        """Latencies a keyframe tells, dated as well as its times allow."""
-        since = row.phase_since
-        if since is None:
-            return
-        if row.tpot_s is not None and row.finished and (known is None or known.tpot_s is None):
-            self.tpot.add(since, row.tpot_s)
-        if row.ttft_s is not None and (known is None or known.ttft_s is None):
-            if row.state == "decode":
-                self.ttft.add(since, row.ttft_s)
-            elif row.finished and row.decode_s is not None:
-                self.ttft.add(since - row.decode_s, row.ttft_s)
 
     def _levels(self, gauges: Gauges | None, counters: Counters | None) -> None:
         for target, source in ((self.gauges, gauges), (self.counters, counters)):
@@ -337,21 +322,15 @@ class EngineState:
             return []
         self.jump = jump
         if jump.mono:
-            self._move_dates(jump.mono)
+            # What is dated by the old clock goes on by the new one: a wait is as long as before.
+            if self.blocks is not None:
+                self.blocks.touched += jump.mono
+            if self.requests is not None:
+                self.requests.move_dates(jump.mono)
+            self.status = self._dated(self.status)
         marker = Marker("clock", wall, iteration, "warn", jump.sentence)
         self.events.append(marker)
         return [marker]
-
-    def _move_dates(self, jump: float) -> None:
-        """What is dated by the old clock goes on by the new one: a wait is as long as before."""
-        if self.blocks is not None:
-            self.blocks.touched += jump
-        for row in list((self.requests or {}).values()):
-            if row.phase_since is not None and self.requests is not None:
-                moved = RequestChange(num=row.num, phase_since=row.phase_since + jump)
-                self.requests.apply(moved, None, self._complain)
-        if self.status is not None:
-            self.status = self._dated(self.status)
 
     def _dated(self, status: Status | None) -> Status | None:
         """``status`` by the engine's clock as it goes now."""

@@ -60,6 +60,12 @@ class RequestTable(dict[int, RequestRow]):
         self._note(change.num)
         return row
 
+    def move_dates(self, seconds: float) -> None:
+        """The clock that dates phases has jumped so far: they begin by so much later, and last as long as before."""
+        for num, row in list(self.items()):
+            if row.phase_since is not None:
+                self.apply(RequestChange(num=num, phase_since=row.phase_since + seconds), None, lambda _: None)
+
     def forget(self, num: int) -> bool:
         """Leaves a request out from now on; False where there is none of that num."""
         row = self.pop(num, None)
