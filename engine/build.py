@@ -294,7 +294,8 @@ def _device(wanted: str) -> str:
 def _device_name(device: str) -> str:
     if device == "cuda":
         return str(torch.cuda.get_device_name())
-    return f"{device}, {torch.get_num_threads()} threads" if device == "cpu" else device
+    threads = torch.get_num_threads()
+    return f"{device}, {threads} {'thread' if threads == 1 else 'threads'}" if device == "cpu" else device
 
 
 def _model(
