@@ -24,7 +24,8 @@ def server_url(target: str) -> str:
             f"engine {found.name} serves no HTTP",
             f"start it so: kvtop engine --name {found.name} --http 127.0.0.1:8000",
         )
-    return base_url(http)
+    # It listens at every address of this machine; this one does not leave it.
+    return base_url(http).replace("//0.0.0.0", "//127.0.0.1").replace("//[::]", "//[::1]")
 
 
 def warn_of_others(url: str) -> None:

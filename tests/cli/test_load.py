@@ -49,11 +49,22 @@ def test_nobody_there_is_one_line(folder: Path) -> None:
     assert_one_line(kvtop(folder, "load", "nobody"), 1, "no engine named nobody")
 
 
-def test_an_engine_without_http_says_how_to_have_it(folder: Path) -> None:
-    hello = fake_hello("quiet")
-    mute = hello.model_copy(update={"engine": hello.engine.model_copy(update={"http": None})})
-    with FakeEngine(folder, "quiet", mute) as engine:
-        assert_one_line(kvtop(folder, "load", engine.name), 1, "serves no HTTP", "--http")
+@pytest.mark.parametrize(
+    ("http", "words"),
+    [
+        (None, ("serves no HTTP", "--http")),
+        ("http://127.0.0.1:9", ("no server answers at http://127.0.0.1:9",)),
+        ("http://0.0.0.0:9", ("no server answers at http://127.0.0.1:9",)),
+        ("http://[::]:9", ("no server answers at http://[::1]:9",)),
+    ],
+)
+def test_an_engine_is_loaded_where_it_says_that_it_serves(
+    folder: Path, http: str | None, words: tuple[str, ...]
+) -> None:
+    hello = fake_hello("named")
+    placed = hello.model_copy(update={"engine": hello.engine.model_copy(update={"http": http})})
+    with FakeEngine(folder, "named", placed) as engine:
+        assert_one_line(kvtop(folder, "load", engine.name), 1, *words)
 
 
 @pytest.mark.parametrize(
