@@ -79,6 +79,8 @@ class Server:
     )
     models_status: int = 200
     tokenizes: bool = True
+    like_llama: bool = False
+    """Speaks of itself as llama-server does."""
     calls: list[Call] = field(default_factory=list)
     open_now: int = 0
 
@@ -100,6 +102,12 @@ class Server:
         call = Call(first.split()[1], headers, json.loads(raw or b"{}"), writer)
         if call.path == "/v1/models":
             await call.answer(self.models_status, self.models)
+        elif call.path == "/props" and self.like_llama:
+            await call.answer(200, {"default_generation_settings": {"n_ctx": 2048}, "build_info": "b11434-x"})
+        elif call.path == "/tokenize" and self.like_llama:
+            # With a token for the beginning, as some vocabularies have it; what it does not know it takes for nothing.
+            text = call.body.get("content")
+            await call.answer(200, {"tokens": [] if text is None else [1, *text.split()]})
         elif call.path == "/tokenize" and self.tokenizes:
             await call.answer(200, {"count": len(call.body["prompt"].split())})
         elif call.path.startswith("/v1/") and call.body.get("stream"):

@@ -85,6 +85,14 @@ def test_a_server_that_does_not_count_or_tokenize() -> None:
     assert not result.asked.prompts_exact
 
 
+def test_a_server_that_speaks_of_itself_as_llama_server_does() -> None:
+    models = {"models": [{"name": "m"}], "data": [{"id": "m", "owned_by": "llamacpp", "meta": {"n_ctx_train": 8192}}]}
+    result = load(Server(models=models, like_llama=True))
+    assert result.asked.prompts_exact
+    assert result.prompt.p50 == 12
+    assert (result.server.owner, result.server.context, result.server.version) == ("llamacpp", 2048, "b11434-x")
+
+
 def test_only_fields_of_the_original_api_if_asked() -> None:
     server = Server()
     load(server, plain=True)
