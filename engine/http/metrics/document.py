@@ -56,7 +56,7 @@ policies are marked in all its panels.
 _VLLM = """
 ## vLLM's names
 
-With `--metrics-names vllm` these are told instead, with vLLM's labels and buckets, so that dashboards made for it work. The
+With `--metrics-names vllm` these are told instead, as text alone, with vLLM's labels and buckets, so that dashboards made for it work. The
 time for which a request is preempted counts as queue here, and as decode in vLLM; where a request gets several tokens at a
 time, the time between is counted once, as there.
 """

@@ -17,10 +17,15 @@ _PROCESS = ProcessCollector(registry=None)
 
 
 def exposition(metrics: Sequence[Metric], moment: Moment, accept: str) -> tuple[bytes, str]:
-    """The text, and its content type. ``accept``: what the client says it takes. The process's own numbers follow."""
+    """The text, and its content type. ``accept``: what the client says it takes; names of others, which have colons, are told
+    as text alone. The process's own numbers follow."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Moment(metrics, moment))
     registry.register(_PROCESS)
+    if any(":" in metric.name for metric in metrics):
+        accept = (
+            ""  # In OpenMetrics the library writes samples of such names with another sign, so that nobody finds them.
+        )
     encode, kind = choose_encoder(accept)
     return encode(registry), kind
 

@@ -151,7 +151,7 @@ VLLM: tuple[Metric, ...] = (
     _size(
         "request_prefill_kv_computed_tokens",
         "computed",
-        "Prompt tokens of a request that were not found in the prefix cache.",
+        "Prompt tokens of a request that its latest admission did not find in the prefix cache.",
     ),
     _time("time_to_first_token_seconds", "first_token", _FIRST_TOKEN_S, "Seconds from arrival to the first token."),
     _time("inter_token_latency_seconds", "between_tokens", _TOKEN_S, "Seconds between two tokens of a request."),

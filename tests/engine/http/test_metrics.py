@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import http.client
 import json
+import re
 import threading
 import time
 from collections import Counter
@@ -227,6 +228,27 @@ def test_vllms_names_have_its_labels_and_buckets(tmp_path: Path) -> None:
     assert now.get("http_requests_total", handler="/v1/completions", method="POST", status="2xx") == 1
 
 
+PROMETHEUS_ACCEPTS = (
+    "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
+    "text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.5,"
+    "application/openmetrics-text;version=1.0.0;q=0.4,text/plain;version=0.0.4;q=0.2,*/*;q=0.1",
+)
+"""As its versions 2 and 3 ask."""
+
+
+@pytest.mark.parametrize("accept", ["", "text/plain", *PROMETHEUS_ACCEPTS])
+@pytest.mark.parametrize("metrics", [OWN, VLLM], ids=["kvtop", "vllm"])
+def test_names_are_as_listed_whoever_asks(serving: Serving, accept: str, metrics: Any) -> None:
+    assert serving.server.meter is not None
+    reading = serving.server.meter.reading
+    body, _ = exposition(metrics, Moment("serving", ("m",), reading, {("/a", "GET", 200): 1}, {"/a": 1}, 0, 0), accept)
+    found = set(re.findall(rb"^(?:vllm|kvtop|http_req)[\w:]*", body, re.MULTILINE))
+    told = {metric.series.encode() for metric in metrics if not metric.name.startswith("kvtop_tier_")}
+    assert told <= found
+    assert {name for name in found if not name.endswith((b"_bucket", b"_count", b"_sum"))} <= told
+
+
 def test_it_is_packed_and_spoken_as_the_client_likes(serving: Serving) -> None:
     plain = serving.ask_raw("/metrics", method="GET")[1]
     status, packed, told = serving.ask_raw("/metrics", method="GET", headers={"Accept-Encoding": "gzip"})
@@ -309,7 +331,7 @@ def test_no_name_of_a_model_breaks_the_text(serving: Serving, metrics: Any, acce
     hello = reading.hello.model_copy(update={"model": reading.hello.model.model_copy(update={"name": name})})
     moment = Moment("serving", (name,), reading._replace(hello=hello), {}, {}, 0, 0)
     text = exposition(metrics, moment, accept)[0].decode()
-    families = list((read_openmetrics if accept else read_text)(text))
+    families = list((read_openmetrics if text.endswith("# EOF\n") else read_text)(text))
     told = {
         value for f in families for s in f.samples for key, value in s.labels.items() if key in ("model", "model_name")
     }
