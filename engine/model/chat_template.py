@@ -32,6 +32,7 @@ class ChatTemplate:
         self._bos, self._eos = bos, eos
         self._words = SpecialWords([*specials, *filter(None, (bos, eos))])
         self._template: Any = None
+        self._refusal: str | None = None
 
     def render(
         self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True, **kwargs: Any
@@ -61,25 +62,35 @@ class ChatTemplate:
         return rendered
 
     def _compiled(self) -> Any:
-        """Two threads may both compile it; they get the same."""
+        """Two threads may both compile it; they get the same. What is no good is not tried again."""
+        if self._refusal is not None:
+            raise ValueError(self._refusal)
         if self._template is None:
             # Jinja takes a while to import, and most engines never chat.
             from engine.model.template_sandbox import SandboxedTemplate
 
             try:
                 template = SandboxedTemplate(self.source, self._words.mark)
+                self._learn(template)
             except ValueError as error:
-                raise ValueError(f"the chat template of this model cannot be used: {flat(str(error))}") from None
-            self._learn(template)
+                self._refusal = f"the chat template of this model cannot be used: {flat(str(error))}"
+                raise ValueError(self._refusal) from None
             self._template = template
         return self._template
 
     def _learn(self, template: Any) -> None:
-        """Which special tokens the template puts together from pieces is seen in what it makes of harmless words."""
+        """Which special tokens the template puts together from pieces is seen in what it makes of harmless words.
+
+        Raises ValueError where even these are too much for it.
+        """
+        from engine.model.template_sandbox import EndlessTemplate
+
         for roles in (("system", "user", "assistant", "user"), ("user", "assistant", "user"), ("user",)):
             turns = _Turns(_Turn(0, {"role": role, "content": "a"}) for role in roles)
             try:
                 self._words.learn(self._words.split(self._render(template, turns, True, {})))
+            except EndlessTemplate:
+                raise
             except ValueError:  # it does not take every order of roles
                 continue
             return

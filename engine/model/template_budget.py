@@ -48,6 +48,10 @@ _SAFE_FILTERS = (
 # fmt: on
 
 
+class OverBudget(SecurityError):
+    """The rendering has used up all that it may."""
+
+
 @dataclass(slots=True)
 class _Budget:
     """What one rendering may still use."""
@@ -61,7 +65,7 @@ class _Budget:
         self.rounds -= 1
         self.work -= work
         if self.rounds < 0 or self.work < 0 or time.thread_time() > self.until:
-            raise SecurityError("it goes on without end")
+            raise OverBudget("it goes on without end")
 
 
 _BUDGET: ContextVar[_Budget] = ContextVar("budget")
@@ -85,7 +89,7 @@ def spend(work: int = 0) -> None:
 
 def fits(size: int, most: int = MOST_TEXT) -> None:
     if size > most:
-        raise SecurityError(f"it makes something of {size} pieces; the most is {most}")
+        raise OverBudget(f"it makes something of {size} pieces; the most is {most}")
     spend(size)
 
 
@@ -105,7 +109,7 @@ def measured(value: Any) -> Any:
         elif isinstance(each, Namespace):
             raise SecurityError("it puts a namespace into something else")
         if pieces + len(rest) > MOST_PIECES or characters > MOST_TEXT:
-            raise SecurityError("it makes something too big")
+            raise OverBudget("it makes something too big")
     spend(pieces + characters)
     return value
 

@@ -19,6 +19,7 @@ from engine.model.template_budget import (
     FILTERS,
     FUNCTIONS,
     MOST_TEXT,
+    OverBudget,
     budget,
     fits,
     join_together,
@@ -86,6 +87,10 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         return
 
 
+class EndlessTemplate(ValueError):
+    """A template that uses up all that it may."""
+
+
 class SandboxedTemplate:
     """A compiled template. ``mark`` is applied to all texts of its own that can become output."""
 
@@ -111,10 +116,12 @@ class SandboxedTemplate:
             raise ValueError(str(error) or type(error).__name__) from None
 
     def render(self, values: Mapping[str, Any]) -> str:
-        """Raises ValueError with what went wrong, as the template or Jinja says it."""
+        """Raises ValueError with what went wrong, as the template or Jinja says it; `EndlessTemplate` is one."""
         with budget():
             try:
                 return self._rendered(values)
+            except OverBudget as error:
+                raise EndlessTemplate(str(error)) from None
             except (RecursionError, MemoryError):
                 raise ValueError("it is nested too deeply") from None
             except Exception as error:  # whatever a template can do wrong: it is not ours
@@ -146,7 +153,8 @@ def _guard(node: nodes.Node, mark: Callable[[str], str], is_output: bool = True)
         goes_on = is_output and not _only_looks(node, name)
         if isinstance(value, nodes.Node):
             _guard(value, mark, goes_on)
-            setattr(node, name, _charged(value))
+            # What a filter block filters stands inside it, so its filter is no expression of its own.
+            setattr(node, name, value if isinstance(node, nodes.FilterBlock) else _charged(value))
         elif isinstance(value, list):
             for each in value:
                 if isinstance(each, nodes.Node):
@@ -169,9 +177,12 @@ def _only_looks(node: nodes.Node, name: str) -> bool:
 
 
 def _charged(node: Any) -> Any:
+    """Everything whose cost grows with what it is given."""
     if isinstance(node, nodes.Concat):
         return _call("kvtop_join", node.nodes, node)
-    if isinstance(node, nodes.List | nodes.Dict) or (isinstance(node, nodes.Tuple) and node.ctx == "load"):
+    grows = isinstance(node, nodes.List | nodes.Dict | nodes.Compare | nodes.Filter | nodes.Test)
+    is_slice = isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice)
+    if grows or is_slice or (isinstance(node, nodes.Tuple) and node.ctx == "load"):
         return _call("kvtop_measured", [node], node)
     return node
 

@@ -171,6 +171,8 @@ def test_a_template_that_is_none_is_told_when_it_is_used(source: str, says: str)
 
 _DOUBLING = "{{% set ns = namespace(x={start}) %}}{{% for i in range(64) %}}{{% set ns.x = {step} %}}{{% endfor %}}{{{{ ns.x }}}}"
 
+_BIG = "{% set b = 'ab' * 4000000 %}"
+
 HOSTILE = {
     "range": "{% for i in range(10**9) %}{% endfor %}",
     "rounds": "{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}",
@@ -194,6 +196,10 @@ HOSTILE = {
     "list in list": _DOUBLING.format(start="[1]", step="[ns.x, ns.x]"),
     "dict in dict": _DOUBLING.format(start="{}", step="dict(a=ns.x, b=ns.x)"),
     "macro": "{% macro f(x) %}{{ x }}{{ x }}{% endmacro %}" + _DOUBLING.format(start="'ab'", step="f(ns.x)"),
+    "compared without a loop": _BIG + "{% if 'aab' in b %}{% endif %}" * 400,
+    "filtered without a loop": _BIG + "{% set a = b | upper %}" * 400,
+    "cut without a loop": _BIG + "{% set a = b[1:] %}" * 400,
+    "searched without a loop": _BIG + "{% set a = b.count('z') %}" * 400,
     "namespace in itself": "{% set ns = namespace() %}{% set ns.a = ns %}{{ ns }}",
     "file": "{% include '/etc/passwd' %}",
     "class": "{{ ''.__class__.__mro__ }}",
