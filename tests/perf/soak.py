@@ -9,6 +9,7 @@ above the second; open files and threads at rest no more than at rest before; th
 import argparse
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -224,6 +225,12 @@ async def soaked(options: argparse.Namespace, child: EngineChild, ready: Ready) 
     return soak, before, (process.num_fds(), process.num_threads()), rest
 
 
+def _parts(values: list[int], count: int) -> list[list[int]]:
+    """``values`` in ``count`` parts that follow upon each other, without those that would be empty."""
+    edges = [round(len(values) * part / count) for part in range(count + 1)]
+    return [values[low:high] for low, high in itertools.pairwise(edges) if high > low]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=60.0)
@@ -251,6 +258,8 @@ def main() -> int:
         print(f"{count:>10}  {what}")
     for what, count in soak.seen.failures.most_common():
         print(f"{count:>10}  failed: {what}")
+    tenths = [statistics.median(part) / 2**20 for part in _parts(soak.seen.rss, 10)]
+    print(f"{'':>10}  resident memory by tenths, MiB: {' '.join(f'{part:.0f}' for part in tenths)}")
     found = judged(soak, before, after, rest, end, left, options.minutes * 60)
     for what, value, fine in found:
         print(f"{'ok' if fine else 'FAILED':>10}  {what}: {value}")
