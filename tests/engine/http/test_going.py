@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from engine.http.connection import Connection
 from engine.http.settings import HttpLimits
 from engine.requests.request import Request
+from engine.serving.handle import RequestHandle
 from engine.workload.arrivals import Arrival
 from kvtop.protocol import Abort
 from kvtop.sources.control import ControlClient
@@ -23,28 +23,29 @@ LONG = {"prompt": "long", "max_tokens": 2000, "ignore_eos": True}
 def test_the_blocks_of_a_client_that_goes_are_free_within_an_iteration(
     own: Serving, monkeypatch: pytest.MonkeyPatch, stream: bool
 ) -> None:
-    """Counted from when its connection ends here."""
-    scheduler, control = own.engine.scheduler, own.server.control
-    gone, freed = [], []
-    lost, abort = Connection.connection_lost, control.abort
+    """Counted from when the engine has been told, which is when its connection ends."""
+    scheduler, control, inbox = own.engine.scheduler, own.server.control, own.server._inbox
+    told, freed = [], []
+    cancel, abort = inbox.cancel, control.abort
 
-    def losing(connection: Connection, exc: Exception | None) -> None:
-        gone.append(own.engine.iteration)
-        lost(connection, exc)
+    def cancelling(handle: RequestHandle) -> None:
+        cancel(handle)
+        told.append(own.engine.iteration)
 
     def aborting(request: Request, why: str) -> None:
         abort(request, why)
         freed.append((own.engine.iteration, scheduler.pool.available))
 
+    monkeypatch.setattr(inbox, "cancel", cancelling)
+    monkeypatch.setattr(control, "abort", aborting)
     raw = own.open(PATH, {**LONG, "stream": stream, "n": 3})
     own.until(lambda: len(scheduler.running) == 3)
-    monkeypatch.setattr(Connection, "connection_lost", losing)
-    monkeypatch.setattr(control, "abort", aborting)
+    assert not told
     raw.close()
-    own.until(lambda: len(freed) == 3)
+    own.until(lambda: told and len(freed) == 3)
     iteration, available = freed[-1]
-    # The iteration that runs when it goes is ended; before the next one all is free.
-    assert iteration - gone[0] <= 1
+    # The iteration that runs when it is told is ended; before the next one all is free.
+    assert iteration - told[0] <= 1
     assert available == scheduler.pool.total
     assert scheduler.ledger_violations() == []
 

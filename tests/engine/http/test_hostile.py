@@ -17,7 +17,7 @@ from tests.engine.http.kit import PATIENCE, Serving
 
 PATH = "/v1/completions"
 LIMITS = HttpLimits(
-    body_bytes=20_000, bodies_bytes=60_000, header_seconds=0.3, body_seconds=0.3, connections=40, idle_seconds=1
+    body_bytes=20_000, bodies_bytes=60_000, header_seconds=1.0, body_seconds=1.0, connections=40, idle_seconds=1
 )
 
 

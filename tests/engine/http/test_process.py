@@ -97,10 +97,11 @@ def test_told_to_stop_it_answers_what_runs_and_takes_no_more(start: Start, folde
     assert it.process.wait(60) == 0
 
 
-def test_told_again_it_stops_at_once_and_says_so_in_the_stream(start: Start) -> None:
+def test_told_again_it_stops_at_once_and_says_so_in_the_stream(start: Start, folder: Path) -> None:
     it = start()
     stream = it.ask("POST", "/v1/completions", LONG)
     stream.readline()
+    assert ControlClient(folder / "h.ctl.sock").send(Pause(id="1")).ok
     it.tell()
     it.tell(signal.SIGINT)
     rest = stream.read()
@@ -109,10 +110,11 @@ def test_told_again_it_stops_at_once_and_says_so_in_the_stream(start: Start) -> 
     assert it.process.wait(60) == 0
 
 
-def test_a_drain_has_an_end(start: Start) -> None:
+def test_a_drain_has_an_end(start: Start, folder: Path) -> None:
     it = start("--drain-seconds", "0.1")
     stream = it.ask("POST", "/v1/completions", LONG)
     stream.readline()
+    assert ControlClient(folder / "h.ctl.sock").send(Pause(id="1")).ok
     it.tell()
     assert b'"code": "stopped"' in stream.read()
     assert it.process.wait(60) == 0
