@@ -139,8 +139,9 @@ DEMO: dict[str, Picture] = {
     "recency-80x24": (SMALL, TRUE, DARK, ("1", "c", "c", "l", "l")),
     "owners-200x50-light": (LARGE, TRUE, LIGHT, ("1", "c", "2", "j")),
     "owners-200x50": (LARGE, TRUE, DARK, ("1", "c")),
-    "block-table-80x24": (SMALL, TRUE, DARK, ("2", "enter")),
+    "block-table-80x24": (SMALL, TRUE, DARK, ("2", "j", "enter")),
     "help-80x24": (SMALL, TRUE, DARK, ("question_mark",)),
+    "numbers-80x24": (SMALL, TRUE, DARK, ("2", "j", "i")),
 }
 TIERS: dict[str, Picture] = {
     "tiers-80x24": (SMALL, TRUE, DARK, ("5",)),
@@ -154,7 +155,7 @@ SHARING: dict[str, Picture] = {
     "sharing-200x50": (LARGE, TRUE, DARK, ("4", "v")),
 }
 HYBRID: dict[str, Picture] = {
-    "hybrid-block-table-80x24": (SMALL, TRUE, DARK, ("2", "enter")),
+    "hybrid-block-table-80x24": (SMALL, TRUE, DARK, ("2", "j", "enter")),
     "hybrid-block-200x50": (LARGE, TRUE, DARK, ("1", "l", "l")),
 }
 SWITCHES: dict[str, Picture] = {
