@@ -30,9 +30,10 @@ class Serving:
         token: str = "",
         model: str = "random",
         metrics_names: str = "kvtop",
+        blocks: int = 256,
         **policies: Any,
     ) -> None:
-        config = EngineConfig(model=model, name="h", block_size=16, blocks=256, device="cpu", policies=policies)
+        config = EngineConfig(model=model, name="h", block_size=16, blocks=blocks, device="cpu", policies=policies)
         self.faults: list[str] = []
         settings = HttpConfig("127.0.0.1", 0, token, limits or HttpLimits(), metrics_names)
         self.http = HttpServer(settings, self.faults.append)

@@ -300,6 +300,39 @@ def test_who_may_not_ask_for_tokens_may_not_ask_for_metrics(tmp_path: Path) -> N
         own.close()
 
 
+def test_what_the_engine_does_is_told_while_it_takes_no_requests(own: Serving) -> None:
+    own.http.gate.draining = True
+    assert own.ask("/v1/models", method="GET")[0] == 503
+    now = scrape(own)
+    assert (now.get("kvtop_engine_state", state="draining"), now.get("kvtop_engine_state", state="serving")) == (1, 0)
+    assert now.get("kvtop_kv_blocks_total") == 256
+
+
+def test_preemptions_are_counted_under_what_chose_and_what_was_done(tmp_path: Path) -> None:
+    """Eight requests that need 24 blocks each, where there are 64."""
+    own = Serving(tmp_path, blocks=64, victim="lowest_priority", max_running=8)
+    try:
+        threads = [
+            threading.Thread(target=complete, args=(own, list(range(start, start + 64)), 320))
+            for start in range(0, 80, 10)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        own.until(lambda: scrape(own).get("kvtop_active_sequences") == 0)
+        now, totals = scrape(own), own.engine.scheduler.totals
+        preemptions = now.get("kvtop_preemptions_total", victim="lowest_priority", preempt_action="recompute")
+        assert preemptions == totals.preemptions > 0
+        assert now.get("kvtop_request_preemptions_sum") == preemptions
+        assert now.sum("kvtop_admissions_total") == 8 + preemptions
+        assert now.get("kvtop_recomputed_tokens_total") == totals.recomputed_tokens > 0
+        assert now.get("kvtop_evictions_total", eviction="lru") == own.engine.scheduler.pool.evictions > 0
+        assert now.sum("kvtop_request_end_to_end_seconds_count") == 8
+    finally:
+        own.close()
+
+
 @pytest.fixture
 def alone() -> Iterator[HttpServer]:
     """A server without an engine yet."""
