@@ -68,9 +68,6 @@ class Fields:
             self.refuse(name, f"is {_shown(value)}, which holds no settings")
         return Fields(self.path, value, f"{self._prefix}{name}.")
 
-    def names(self) -> Collection[str]:
-        return self._values.keys()
-
     def refuse(self, name: str, why: str) -> NoReturn:
         """``why`` follows the field's name."""
         raise ModelError(f"{self.path}: {self._prefix}{name} {why}")
