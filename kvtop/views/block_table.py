@@ -78,7 +78,7 @@ def _titles(width: int, several: bool, text: bool) -> Row:
     titles = f"logical  tokens           block  {tier}state      fill  refs"
     titles += f"  {'hash':<{hashed}}" if hashed else ""
     titles += f"  {'text':<{_text_width(width)}}" if text else ""
-    return line([(f"{titles}  shared with", Role.TITLE)], width)
+    return line([(f"{titles}  shared by", Role.TITLE)], width)
 
 
 def _summary(state: EngineState, request: RequestRow, width: int) -> Row:

@@ -70,7 +70,7 @@ def test_blocks_or_owners_not_exposed() -> None:
 def test_golden_table_at_80() -> None:
     assert check_rows(block_table_rows(scene(), 2, 80, 7, LATER), 80, 7).split("\n") == [
         "A-0002 · decode · 4 blocks · 2 shared · 50 tokens computed · KV float32         ",
-        "logical  tokens           block  state      fill  refs  hash      shared with   ",
+        "logical  tokens           block  state      fill  refs  hash      shared by     ",
         "      0  0…15                 0  shared    16/16     2  00000000  A-0001        ",
         "      1  16…31                1  shared    16/16     2  01234567  A-0001        ",
         "      2  32…47                6  active    16/16     1  –                       ",
@@ -128,7 +128,7 @@ def test_a_table_of_several_groups_names_them_and_what_slid_out_of_which_window(
     assert [row.rstrip() for row in rows] == [
         "r-1 · decode · 5 blocks · 1 given up before its window · 0 shared · 40 tokens computed · KV int8",
         "g0 sees all, 15 layers · g1 window 16, 10 layers · 17% of KV is padding (341 B a token)",
-        "logical  tokens           block  state      fill  refs  hash              shared with",
+        "logical  tokens           block  state      fill  refs  hash              shared by",
         "   0 g0  0…15                 0  active    16/16     1  –",
         "   0 g1  0…15                 –  given up: outside the window of 16 tokens",
         "   1 g0  16…31                1  active    16/16     1  –",
