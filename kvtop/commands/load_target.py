@@ -6,6 +6,7 @@ from pathlib import Path
 from kvtop.errors import UserError
 from kvtop.load.target import base_url, is_loopback
 from kvtop.protocol.places import valid_name
+from kvtop.sources.discover import Found
 
 TOKEN = "KVTOP_LOAD_TOKEN"
 """The variable that holds the bearer token of a server that asks for one."""
@@ -15,10 +16,10 @@ def server_url(target: str) -> str:
     """``http://HOST:PORT``. Raises `UserError` in a sentence where there is none."""
     if "://" in target or ":" in target or not valid_name(target):
         return base_url(target)
-    from kvtop.commands.target import find_engine
+    from kvtop.commands.target import find_commanded
 
-    found = find_engine(target)
-    http = None if found.hello is None else found.hello.engine.http
+    found = find_commanded(target, typed=lambda found: f"kvtop load {_http(found) or target}")
+    http = _http(found)
     if not http:
         raise UserError(
             f"engine {found.name} serves no HTTP",
@@ -26,6 +27,10 @@ def server_url(target: str) -> str:
         )
     # It listens at every address of this machine; this one does not leave it.
     return base_url(http).replace("//0.0.0.0", "//127.0.0.1").replace("//[::]", "//[::1]")
+
+
+def _http(found: Found) -> str | None:
+    return None if found.hello is None else found.hello.engine.http
 
 
 def warn_of_others(url: str) -> None:

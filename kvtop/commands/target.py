@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from kvtop.errors import UserError, one_line
@@ -70,8 +71,11 @@ def find_engine(target: str | None, *, ask: bool = False) -> Found:
     raise UserError(f"{len(alive)} engines are running: {names}", f"choose one: {option}", code=2)
 
 
-def find_commanded(target: str | None, run: str | None = None) -> Found:
-    """The live engine that a command which changes something goes to; ``run``: the run it is meant for, or how that begins.
+def find_commanded(
+    target: str | None, run: str | None = None, typed: Callable[[Found], str] = lambda found: f"-e {found.path}"
+) -> Found:
+    """The live engine that a command which changes something goes to; ``run``: the run it is meant for, or how that begins;
+    ``typed``: what names an engine for certain.
 
     What one saw of an engine does not hold for another that has taken its name since, so a name alone reaches only engines
     where those started from here have their sockets: the near one may have ended, and what is found then is a namesake of
@@ -90,7 +94,7 @@ def find_commanded(target: str | None, run: str | None = None) -> Found:
         if os.path.realpath(found.path.parent) != os.path.realpath(near):
             raise UserError(
                 f"engine {found.name} is not one of {near}, but of {found.path.parent}, and may not be the one you looked at",
-                f"if it is: -e {found.path}",
+                f"if it is: {typed(found)}",
                 code=2,
             )
     return found
