@@ -12,9 +12,9 @@ from starlette.types import Receive, Scope, Send
 from engine.http.admission import Order
 from engine.http.bridge import Outputs
 from engine.http.errors import ApiError, unavailable
-from engine.http.form import Choice, Form, Tally
+from engine.http.form import Form, Tally
 from engine.http.gate import Served
-from engine.requests.stream import Output
+from engine.requests.stream import Output, joined
 
 DONE = b"data: [DONE]\n\n"
 
@@ -62,17 +62,17 @@ class Answer:
                 yield told
 
     async def _whole(self, scope: Scope, receive: Receive, send: Send) -> None:
-        choices: dict[int, tuple[int, Choice]] = {}
+        choices: dict[int, tuple[int, list[Output]]] = {}
         try:
             async with asyncio.timeout(self._seconds):
                 async for batch in self._pieces():
                     for place, number, output in batch:
-                        choices.setdefault(number, (place, Choice()))[1].pieces.append(output)
+                        choices.setdefault(number, (place, []))[1].append(output)
         except TimeoutError:
             raise self._too_long() from None
         if self._outputs.gone:
             return
-        told = [self._form.whole(place, number, each.joined()) for number, (place, each) in sorted(choices.items())]
+        told = [self._form.whole(place, number, joined(pieces)) for number, (place, pieces) in sorted(choices.items())]
         body = self._form.head() | {"choices": told, "usage": self._tally.usage()}
         headers = {"Content-Type": "application/json", "X-Request-Id": _header(self._name).decode("latin-1")}
         await Response(_dumps(body), headers=headers)(scope, receive, send)

@@ -1,4 +1,4 @@
-"""What answers are made of, whatever their form: choices that grow, and the tokens they took."""
+"""What answers are made of, whatever their form, and the tokens they took."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -32,27 +32,6 @@ class Tally:
         if len(self.cached) == len(self.prompts):
             usage["prompt_tokens_details"] = {"cached_tokens": sum(self.cached.values())}
         return usage
-
-
-@dataclass(slots=True)
-class Choice:
-    """One output as far as it is known."""
-
-    pieces: list[Output] = field(default_factory=list)
-
-    def joined(self) -> Output:
-        """All of it as one piece."""
-        last = self.pieces[-1]
-        return Output(
-            last.index,
-            tuple(token for piece in self.pieces for token in piece.token_ids),
-            "".join(piece.text for piece in self.pieces),
-            last.finish_reason,
-            last.detail,
-            last.usage,
-            tuple(each for piece in self.pieces for each in piece.logprobs),
-            last.stop_reason,
-        )
 
 
 class Form(Protocol):

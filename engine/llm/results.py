@@ -95,18 +95,8 @@ def _completion(output: Output, params: SamplingParams, tokenizer: TextTokenizer
         None if logprobs is None else sum(each.logprob for each in output.logprobs),
         logprobs,
         output.finish_reason,
-        _stop_reason(output, params),
+        output.stop_reason if output.finish_reason == "stop" else output.detail,
     )
-
-
-def _stop_reason(output: Output, params: SamplingParams) -> int | str | None:
-    """None for the model's own end of sequence, and for the limit."""
-    if output.finish_reason != "stop":
-        return output.detail
-    rules = params.stop_rules()
-    if output.token_ids and output.token_ids[-1] in rules.token_ids:
-        return output.token_ids[-1]
-    return next((string for string in rules.strings if output.detail == f"stop string {string!r}"), None)
 
 
 def _told(token: TokenLogprob, tokenizer: TextTokenizer) -> dict[int, Logprob]:

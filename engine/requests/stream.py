@@ -7,7 +7,7 @@ the outputs themselves, however slow its reader.
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from engine.requests.logprobs import TokenLogprob
 
@@ -41,6 +41,16 @@ class Output:
     usage: Usage | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
     stop_reason: int | str | None = None
+
+
+def joined(pieces: Sequence[Output]) -> Output:
+    """All ``pieces`` of one output, in their order, as one; what is told of its end is told by the last."""
+    return replace(
+        pieces[-1],
+        token_ids=tuple(token for piece in pieces for token in piece.token_ids),
+        text="".join(piece.text for piece in pieces),
+        logprobs=tuple(each for piece in pieces for each in piece.logprobs),
+    )
 
 
 @dataclass(slots=True)

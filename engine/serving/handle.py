@@ -1,10 +1,9 @@
 """What whoever submits a request gets: its outputs, and a way to end it."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from engine.requests.request import Request
-from engine.requests.stream import Output, OutputStream
+from engine.requests.stream import Output, OutputStream, joined
 
 
 class RequestHandle:
@@ -46,9 +45,7 @@ class RequestHandle:
     def result(self, timeout: float | None = None) -> list[Output]:
         """Waits for all outputs and returns each in one piece, by index. Raises TimeoutError where ``timeout`` seconds
         bring nothing new; what was read until then is lost."""
-        whole: dict[int, Output] = {}
+        pieces: dict[int, list[Output]] = {}
         while (new := self.get(timeout)) is not None:
-            old = whole.get(new.index, Output(new.index))
-            tokens, text, logprobs = old.token_ids + new.token_ids, old.text + new.text, old.logprobs + new.logprobs
-            whole[new.index] = replace(new, token_ids=tokens, text=text, logprobs=logprobs)
-        return [whole[index] for index in sorted(whole)]
+            pieces.setdefault(new.index, []).append(new)
+        return [joined(pieces[index]) for index in sorted(pieces)]
