@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.http.bodies import parse_body
+from engine.http.bodies import Body, parse_body
 from engine.http.bridge import Outputs, Wakeups
 from engine.http.chat import ChatForm, ChatRequest
 from engine.http.completions import CompletionForm, CompletionRequest
@@ -39,7 +39,7 @@ class Order:
         return len(self.prompts) * (self.beam or self.asked.n)
 
 
-def order(kind: type[Asked], body: bytes, served: Served, limits: HttpLimits) -> Order:
+def order(kind: type[Asked], body: Body, served: Served, limits: HttpLimits) -> Order:
     """Raises `ApiError` naming the field that cannot be served."""
     asked = read_fields(kind, parse_body(body, limits))
     check_model(asked.model, served)

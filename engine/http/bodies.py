@@ -7,6 +7,8 @@ thousand deep) is refused here by the place where it stands.
 import asyncio
 import json
 import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
@@ -15,6 +17,8 @@ from engine.http.errors import ApiError, busy, invalid
 from engine.http.gate import Gate
 from engine.http.settings import HttpLimits
 
+Body = bytes | bytearray
+
 _WHOLE = range(-(1 << 63), 1 << 64)
 
 
@@ -22,9 +26,22 @@ class Gone(Exception):
     """The client has left; nobody hears an answer."""
 
 
-async def read_body(request: Request, limits: HttpLimits, gate: Gate) -> bytes:
-    """The whole body. Raises `ApiError` for one that is no JSON by its own word, too large or too slow, or where the bodies
-    that are on their way are too much together, and `Gone`."""
+@asynccontextmanager
+async def whole_body(request: Request, limits: HttpLimits, gate: Gate) -> AsyncIterator[Body]:
+    """The whole body, which takes of the room that all bodies have until the context ends: one that waits to be taken apart
+    lies in memory too. Raises `ApiError` for one that is no JSON by its own word, too large or too slow, or for which there is
+    no room, and `Gone`."""
+    _check_kind(request, limits)
+    pieces = bytearray()
+    try:
+        await _read(pieces, request, limits, gate)
+        yield pieces
+    finally:
+        gate.body_bytes -= len(pieces)
+
+
+def _check_kind(request: Request, limits: HttpLimits) -> None:
+    """Raises `ApiError` for a body that need not be read to be refused."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not kind.endswith("+json"):
         # A web page may send anything else to any machine without asking first.
@@ -34,7 +51,9 @@ async def read_body(request: Request, limits: HttpLimits, gate: Gate) -> bytes:
     told = request.headers.get("content-length")
     if told is not None and told.isdecimal() and int(told[:20]) > limits.body_bytes:
         raise _too_large(limits)
-    pieces = bytearray()
+
+
+async def _read(pieces: bytearray, request: Request, limits: HttpLimits, gate: Gate) -> None:
     try:
         async with asyncio.timeout(limits.body_seconds):
             async for piece in request.stream():
@@ -53,16 +72,13 @@ async def read_body(request: Request, limits: HttpLimits, gate: Gate) -> bytes:
         ) from None
     except ClientDisconnect:
         raise Gone from None
-    finally:
-        gate.body_bytes -= len(pieces)
-    return bytes(pieces)
 
 
 def _too_large(limits: HttpLimits) -> ApiError:
     return ApiError(413, f"the body is larger than {limits.body_bytes} bytes", code="body_too_large")
 
 
-def parse_body(body: bytes, limits: HttpLimits) -> dict[str, Any]:
+def parse_body(body: Body, limits: HttpLimits) -> dict[str, Any]:
     """The JSON object in ``body``. Raises `ApiError` naming the place."""
     try:
         text = body.decode()

@@ -61,8 +61,8 @@ def short_name(model: str) -> str:
 
 
 class Gate:
-    """``served`` is None until the engine is ready. ``active``: requests being answered; ``body_bytes``: of bodies on their
-    way. These two are of the server's thread alone."""
+    """``served`` is None until the engine is ready. ``active``: requests being answered; ``body_bytes``: of bodies that
+    come, or wait to be taken apart. These two are of the server's thread alone."""
 
     def __init__(self) -> None:
         self.served: Served | None = None

@@ -8,7 +8,7 @@ from starlette.types import Receive, Scope, Send
 
 from engine.http.admission import Asked, Order, form_of, let_in, order
 from engine.http.answer import Answer
-from engine.http.bodies import read_body
+from engine.http.bodies import Body, whole_body
 from engine.http.bridge import Wakeups
 from engine.http.chat import ChatRequest
 from engine.http.errors import busy
@@ -35,14 +35,15 @@ class Generate:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        ordered = await self._order(await read_body(request, self._limits, self._gate), self._gate.enter())
+        async with whole_body(request, self._limits, self._gate) as body:
+            ordered = await self._order(body, self._gate.enter())
         served = self._gate.enter()  # reading it took its time
         wanted = ordered.asked.request_id or request.headers.get("x-request-id") or None
         outputs = let_in(ordered, served, self._limits, wanted, self._wakeups())
         form, name = form_of(ordered, served, outputs, wanted, int(time.time()))
         await Answer(ordered, served, outputs, form, name, self._limits.request_seconds)(scope, receive, send)
 
-    async def _order(self, body: bytes, served: Served) -> Order:
+    async def _order(self, body: Body, served: Served) -> Order:
         def make() -> Order:
             return order(self._kind, body, served, self._limits)
 

@@ -11,7 +11,7 @@ class HttpLimits:
     body_bytes: int = 4 * 2**20
     """Of one request's body."""
     bodies_bytes: int = 64 * 2**20
-    """Of all bodies that are on their way."""
+    """Of all bodies that come, or wait to be taken apart."""
     depth: int = 32
     """Of arrays and objects in each other in a body."""
     prompt_tokens: int = 0

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from engine.http.admission import check_model
-from engine.http.bodies import parse_body, read_body
+from engine.http.bodies import Body, parse_body, whole_body
 from engine.http.chat import chat_prompt
 from engine.http.errors import invalid, refused
 from engine.http.gate import Gate, Served
@@ -41,15 +41,15 @@ class Tokens:
 
     async def tokenize(self, request: Request) -> Response:
         served = self._gate.enter()
-        body = await read_body(request, self._limits, self._gate)
-        return JSONResponse(await away(lambda: self._tokenized(body, served)))
+        async with whole_body(request, self._limits, self._gate) as body:
+            return JSONResponse(await away(lambda: self._tokenized(body, served)))
 
     async def detokenize(self, request: Request) -> Response:
         served = self._gate.enter()
-        body = await read_body(request, self._limits, self._gate)
-        return JSONResponse(await away(lambda: self._text(body, served)))
+        async with whole_body(request, self._limits, self._gate) as body:
+            return JSONResponse(await away(lambda: self._text(body, served)))
 
-    def _tokenized(self, body: bytes, served: Served) -> dict[str, Any]:
+    def _tokenized(self, body: Body, served: Served) -> dict[str, Any]:
         asked = read_fields(TokenizeRequest, parse_body(body, self._limits))
         check_model(asked.model, served)
         if (asked.prompt is None) == (asked.messages is None):
@@ -70,7 +70,7 @@ class Tokens:
         strings = [token_text(served.text, token) for token in ids] if asked.return_token_strs else None
         return {"count": len(ids), "max_model_len": served.context, "tokens": ids, "token_strs": strings}
 
-    def _text(self, body: bytes, served: Served) -> dict[str, Any]:
+    def _text(self, body: Body, served: Served) -> dict[str, Any]:
         asked = read_fields(DetokenizeRequest, parse_body(body, self._limits))
         check_model(asked.model, served)
         size = served.server.vocabulary.size

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from engine.http.bodies import Body
+
 SMALL_BODY = 8192
 """Bytes that are read on the event loop itself."""
 
@@ -18,6 +20,6 @@ async def away(make: Callable[[], Made]) -> Made:
     return await asyncio.get_running_loop().run_in_executor(_WORKERS, make)
 
 
-async def by_size(body: bytes, make: Callable[[], Made]) -> Made:
+async def by_size(body: Body, make: Callable[[], Made]) -> Made:
     """The same, here where ``body`` is small."""
     return make() if len(body) <= SMALL_BODY else await away(make)

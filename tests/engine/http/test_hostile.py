@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.http.settings import HttpLimits
+from engine.http.work import _WORKERS
 from tests.engine.http.kit import PATIENCE, Serving
 
 PATH = "/v1/completions"
@@ -295,6 +296,31 @@ def test_many_large_bodies_at_once_have_no_room(tmp_path: Path) -> None:
             raw.close()
         it.until(lambda: not it.http.gate.body_bytes)
     finally:
+        it.close()
+    assert it.faults == []
+
+
+def test_bodies_that_wait_to_be_taken_apart_take_room_too(tmp_path: Path) -> None:
+    """All of each has come, and nobody has got to it."""
+    it = Serving(tmp_path, HttpLimits(body_bytes=20_000, bodies_bytes=60_000))
+    body = json.dumps({"prompt": "x", "max_tokens": 1}).encode().ljust(19_000)
+    free = threading.Event()
+    try:
+        for _ in range(2):  # the workers have something else to do
+            _WORKERS.submit(free.wait, PATIENCE)
+        waiting = [connect(it) for _ in range(3)]
+        for raw in waiting:
+            raw.sendall(HEAD + b"Content-Length: 19000\r\n\r\n" + body)
+        it.until(lambda: it.http.gate.body_bytes == 57_000)
+        status, answer, _ = it.ask(PATH, body)
+        assert (status, answer["error"]["code"]) == (429, "busy")
+        status, answer, _ = it.ask("/tokenize", body)
+        assert (status, answer["error"]["code"]) == (429, "busy")
+        free.set()
+        assert [answer_of(raw)[0] for raw in waiting] == [200] * 3
+        it.until(lambda: not it.http.gate.body_bytes)
+    finally:
+        free.set()
         it.close()
     assert it.faults == []
 
