@@ -79,7 +79,7 @@ class HttpServer:
             raise ValueError("an engine without a tokenizer cannot be asked over HTTP")
         server.measure()
         names = dict.fromkeys((short_name(model), server.publisher.hello.model.name))
-        self.gate.served = Served(server, server.tokenizer, tuple(names), server.engine.scheduler.max_model_len)
+        self.gate.served = Served(server, server.tokenizer, tuple(names), server.max_model_len)
         return Drain(self.gate, server, drain_seconds)
 
     def stop(self, seconds: float = 1.0) -> None:

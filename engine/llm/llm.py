@@ -196,7 +196,7 @@ class LLM:
 
     def _submit(self, place: int, prompt: ReadPrompt, params: SamplingParams, priority: int) -> RequestHandle:
         server = self._session.server
-        room = server.engine.scheduler.max_model_len - len(prompt.token_ids)
+        room = server.max_model_len - len(prompt.token_ids)
         try:
             return server.submit(
                 prompt.token_ids,

@@ -27,9 +27,11 @@ class Inbox:
         self._closed: str | None = None
         self._wake = wake
 
-    def __len__(self) -> int:
-        """Wishes not taken up yet. From any thread."""
-        return len(self._wishes)
+    @property
+    def coming(self) -> int:
+        """Requests not taken up yet, each with its samples as one. From any thread."""
+        wishes = self._wishes  # the engine's thread puts another list there, and empties none
+        return sum(wish.kind == "add" for wish in list(wishes))
 
     def add(self, handle: RequestHandle) -> None:
         """Queue the request of ``handle``. Raises `EngineStopped` after `close`."""

@@ -96,9 +96,14 @@ class Server:
         return self.meter
 
     @property
+    def max_model_len(self) -> int:
+        """Tokens that a request and its output have room for."""
+        return self.engine.scheduler.max_model_len
+
+    @property
     def queued(self) -> int:
         """Requests that wait to be admitted, those not taken up yet among them. From any thread."""
-        return len(self.engine.scheduler.waiting) + len(self._inbox)
+        return len(self.engine.scheduler.waiting) + self._inbox.coming
 
     @property
     def stuck(self) -> str | None:
@@ -197,7 +202,7 @@ class Server:
                 readable=readable or self._expose_text,
             )
             self._names.note(request)
-        check_servable(request, self.engine.scheduler.pool, self.engine.scheduler.max_model_len)
+        check_servable(request, self.engine.scheduler.pool, self.max_model_len)
         return request
 
     def _queue(self, request: Request) -> None:

@@ -282,3 +282,17 @@ def test_ids_cost_nothing_when_their_requests_are_forgotten() -> None:
 def test_ids_that_cannot_be_shown_are_refused(given: Any) -> None:
     with pytest.raises(ValueError, match="request_id: "):
         Served(256).server.submit([1], 1, request_id=given)
+
+
+def test_who_goes_is_not_counted_among_those_who_wait() -> None:
+    it = Served(256, max_running=1)
+    handles = [it.submit([i], 4) for i in range(3)]
+    assert it.server.queued == 3
+    for handle in handles:
+        handle.cancel()
+    assert it.server.queued == 3, "they are let go when the engine gets to it"
+    it.server.take_up()
+    assert it.server.queued == 0
+    for handle in handles:
+        handle.cancel()
+    assert it.server.queued == 0
