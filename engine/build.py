@@ -3,6 +3,7 @@
 import math
 import secrets
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TypedDict
@@ -79,6 +80,23 @@ def build(
     weights when the model cannot be had, and say so on every screen. ``folder``: where the sockets go. ``http``: where
     it is asked over HTTP, for viewers to know.
     """
+    with ExitStack() as opened:
+        server = _build(config, progress, say, opened, fallback_random=fallback_random, folder=folder, http=http)
+        opened.pop_all()
+    return server
+
+
+def _build(
+    config: EngineConfig,
+    progress: Callable[[str, int, int | None], None],
+    say: Callable[[str], None],
+    opened: ExitStack,
+    *,
+    fallback_random: bool,
+    folder: Path | None,
+    http: str | None,
+) -> Server:
+    """``opened`` ends what the server would have ended, where it does not come to be."""
     policies = PolicySet.of((MIX_POLICIES if config.workload in MIXES else {}) | config.policies)
     device = _device(config.device)
     if config.attention != "auto":  # before a model is loaded for it
@@ -141,6 +159,8 @@ def build(
     max_model_len = config.max_model_len or max_model_len
     sizes = _sizes(config, say)
     tiers = _tiers(pool, cache, sizes)
+    if tiers is not None:
+        opened.callback(tiers.close)
     scheduler = Scheduler(
         pool,
         policies,
