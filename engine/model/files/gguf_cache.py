@@ -4,6 +4,9 @@ It is written aside and moved into place, names the file it was made from, and c
 it, it is made anew. It is mapped into memory, so that reading it holds no copy.
 """
 
+import contextlib
+import fcntl
+import glob
 import json
 import math
 import mmap
@@ -24,6 +27,7 @@ from engine.model.files.lazy import LazyTensors
 _MAGIC = b"kvtop-f32-2\n"
 _MAX_HEADER_BYTES = 256 * 1024 * 1024
 _CHUNK_BYTES = 16 << 20
+_PART = ".part"
 _ALIGNMENT = 64
 """Of the first weight in the file, bytes."""
 
@@ -49,9 +53,12 @@ def write_cache(cache: Path, file: CachedFile, shapes: Mapping[str, list[int]], 
     }
     text = json.dumps(header).encode()
     text += b" " * (-(len(_MAGIC) + 8 + len(text)) % _ALIGNMENT)
-    handle, temporary = tempfile.mkstemp(prefix=cache.name + ".", suffix=".part", dir=cache.parent)
+    _sweep(cache)
+    handle, temporary = tempfile.mkstemp(prefix=cache.name + ".", suffix=_PART, dir=cache.parent)
     try:
         with os.fdopen(handle, "wb") as out:
+            with contextlib.suppress(OSError):  # not every file system has locks
+                fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
             out.write(_MAGIC + len(text).to_bytes(8, "little") + text)
             checksum = zlib.crc32(text)
             for name in shapes:
@@ -63,6 +70,15 @@ def write_cache(cache: Path, file: CachedFile, shapes: Mapping[str, list[int]], 
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _sweep(cache: Path) -> None:
+    """Remove what was written aside by who was ended before it was in place: as large as the cache, under a new name each
+    time. Who still writes has the lock of it."""
+    for left in cache.parent.glob(f"{glob.escape(cache.name)}.????????{_PART}"):
+        with contextlib.suppress(OSError), left.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            left.unlink()
 
 
 def read_cache(cache: Path, source: list[int]) -> CachedFile | None:

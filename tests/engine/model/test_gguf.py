@@ -1,5 +1,6 @@
 """Reading GGUF files, the cache of their weights, and what becomes of damaged ones."""
 
+import fcntl
 import hashlib
 import math
 import os
@@ -92,6 +93,18 @@ def test_the_cache_of_another_version_of_the_file_is_not_used(model_file: Path) 
 def test_nothing_is_left_beside_the_cache(model_file: Path) -> None:
     read_gguf(model_file)
     assert sorted(path.name for path in model_file.parent.iterdir()) == ["tiny.gguf", "tiny.gguf.f32"]
+
+
+def test_what_an_engine_left_that_was_ended_while_it_wrote_is_removed(model_file: Path) -> None:
+    """And nothing else: not what another engine is writing, and no file of the user's."""
+    folder, name = model_file.parent, cache_path(model_file).name
+    left, written, users = (folder / f"{name}.{part}.part" for part in ("abcd_123", "efgh4567", "mine"))
+    for path in (left, written, users):
+        path.write_bytes(b"1234")
+    with written.open("rb") as writing:
+        fcntl.flock(writing, fcntl.LOCK_EX)
+        read_gguf(model_file)
+    assert sorted(folder.iterdir()) == sorted([model_file, cache_path(model_file), written, users])
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(model_file: Path) -> None:
