@@ -96,6 +96,7 @@ class HttpServer:
             asyncio.run(self._answer())
         except Exception as error:
             self._fault(f"HTTP has ended, and the engine goes on without: {one_line(error)}")
+            self._socket.close()  # else clients are taken, and wait for ever
 
     async def _answer(self) -> None:
         loop = asyncio.get_running_loop()

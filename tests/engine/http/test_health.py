@@ -1,6 +1,7 @@
 """How the engine is, as those see it who decide whether to send it anything."""
 
 import http.client
+import socket
 import time
 
 import pytest
@@ -97,5 +98,7 @@ def test_a_server_that_ends_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server._server, "serve", ending)
     server.start()
     server._thread.join(60)
+    with pytest.raises(ConnectionRefusedError):  # nobody is left waiting for an answer
+        socket.create_connection(("127.0.0.1", server.port), 60)
     server.stop()
     assert said == ["HTTP has ended, and the engine goes on without: OSError: no more"]
