@@ -11,6 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from engine.http.admission import Order
 from engine.http.bridge import Outputs
+from engine.http.connection import connection_of
 from engine.http.errors import ApiError, unavailable
 from engine.http.form import Form, Tally
 from engine.http.gate import Served
@@ -92,7 +93,7 @@ class Answer:
                 await self._send_events(send)
         except TimeoutError:
             # Of a client that takes nothing there is no waiting any more, not even to tell it.
-            if (connection := scope["state"].get("connection")) is not None and connection.flow.write_paused:
+            if (connection := connection_of(scope)) is not None and connection.flow.write_paused:
                 connection.abort()
                 return
             await _send_error(send, self._too_long())

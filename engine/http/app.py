@@ -13,6 +13,7 @@ from engine.http.bodies import Gone
 from engine.http.bridge import Wakeups
 from engine.http.chat import ChatRequest
 from engine.http.completions import CompletionRequest
+from engine.http.connection import connection_of
 from engine.http.errors import ApiError
 from engine.http.facts import Facts
 from engine.http.gate import Gate
@@ -77,12 +78,12 @@ class Faults:
         try:
             await self._app(scope, receive, noting)
         except Gone:
-            if (connection := scope.get("state", {}).get("connection")) is not None:
+            if (connection := connection_of(scope)) is not None:
                 connection.abort()
         except Exception as error:
             answer = self._answer(error)
             if begun:  # too late to tell; a broken stream must not look like a whole one
-                if (connection := scope.get("state", {}).get("connection")) is not None:
+                if (connection := connection_of(scope)) is not None:
                     connection.abort()
                 return
             headers = {**answer.headers, "Content-Type": "application/json"}

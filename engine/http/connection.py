@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import h11
+from starlette.types import Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from engine.http.errors import ApiError, invalid, unavailable
@@ -94,6 +95,12 @@ class Connection(H11Protocol):
             for piece in pieces:
                 self.transport.write(self.conn.send(piece) or b"")
         self.transport.close()
+
+
+def connection_of(scope: Scope) -> Connection | None:
+    """The connection that a request came on; None where it came in another way, as in tests."""
+    found: Connection | None = scope.get("state", {}).get("connection")
+    return found
 
 
 def _ask_whether_it_lives(connection: socket.socket | None) -> None:

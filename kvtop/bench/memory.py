@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from kvtop.load.target import is_loopback
+
 PROC = Path("/proc")
 _LISTENS = "0A"
 
@@ -12,7 +14,7 @@ _LISTENS = "0A"
 def server_pid(url: str, proc: Path = PROC) -> int | None:
     """The process that listens at the port of a URL; None where it is not this user's, or not on this machine."""
     parts = urlsplit(url)
-    if parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+    if not is_loopback(url):
         return None
     port = parts.port or (443 if parts.scheme == "https" else 80)
     sockets = {f"socket:[{inode}]" for inode in _listening(port, proc)}
