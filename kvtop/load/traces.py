@@ -90,7 +90,7 @@ def _chain(first: str, rest: Iterator[str]) -> Iterator[str]:
 
 def _azure(lines: Iterator[str], path: Path) -> Iterator[TraceRow]:
     epoch: datetime | None = None
-    for number, cells in enumerate(csv.reader(lines), 2):
+    for number, cells in enumerate(_cells(lines, path), 2):
         if not cells:
             continue
         if len(cells) != len(AZURE_COLUMNS):
@@ -106,6 +106,14 @@ def _azure(lines: Iterator[str], path: Path) -> Iterator[TraceRow]:
         yield TraceRow(
             at, _tokens(cells[1], "ContextTokens", path, number), _tokens(cells[2], "GeneratedTokens", path, number)
         )
+
+
+def _cells(lines: Iterator[str], path: Path) -> Iterator[list[str]]:
+    reader = csv.reader(lines)
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise _wrong(path, reader.line_num + 1, str(error)) from None
 
 
 def _mooncake(lines: Iterator[str], path: Path) -> Iterator[TraceRow]:

@@ -45,6 +45,7 @@ HEAD = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
         (f"{HEAD}2023-11-16 18:17:03.9799600,10,10\nyesterday,1,1\n".encode(), ["line 3", "yesterday"]),
         (f"{HEAD}2023-11-16 18:17:03.9799600,-4,10\n".encode(), ["line 2", "ContextTokens"]),
         (f"{HEAD}2023-11-16 18:17:03.9799600,4\n".encode(), ["line 2", "2 columns"]),
+        (f'{HEAD}2023-11-16 18:17:03.97,1,1\n"{"x" * 200_000}",1,1\n'.encode(), ["line 3", "field"]),
         (b'{"timestamp": 0, "input_length": 5, "output_length": 1}\n{"timestamp": NaN}\n', ["line 2", "timestamp"]),
         (b'{"timestamp": 0, "input_length": 5.5, "output_length": 1}\n', ["line 1", "input_length"]),
         (b'{"timestamp": 0, "input_length": 600, "output_length": 1, "hash_ids": [1]}\n', ["line 1", "hash_ids"]),
