@@ -2,12 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from kvtop.errors import UserError, one_line
-from kvtop.load.result import LoadResult, Part
+from kvtop.load.result import LoadResult, Part, read_document
 
 SCHEMA = "kvtop.bench/1"
 
@@ -56,16 +55,4 @@ class BenchResult(Part):
 
 def read_bench(path: Path) -> BenchResult:
     """Raises `UserError` that names the file and the field."""
-    try:
-        document: Any = json.loads(path.read_bytes())
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}", code=2) from None
-    except (ValueError, RecursionError):
-        raise UserError(f"{path}: not JSON", code=2) from None
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise UserError(f"{path}: no result of kvtop bench", f"it needs the schema {SCHEMA}", 2)
-    try:
-        return BenchResult.model_validate(document)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise UserError(f"{path}: {'.'.join(map(str, first['loc']))}: {one_line(first['msg'])}", code=2) from None
+    return read_document(path, BenchResult, SCHEMA, "kvtop bench")

@@ -3,7 +3,7 @@
 import json
 import math
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -155,19 +155,28 @@ class LoadResult(Part):
         return json.dumps(self.model_dump(by_alias=True), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
 
 
+Result = TypeVar("Result", bound=Part)
+
+
 def read_result(path: Path) -> LoadResult:
     """Raises `UserError` that names the file and the field."""
+    return read_document(path, LoadResult, SCHEMA, "kvtop load")
+
+
+def read_document(path: Path, kind: type[Result], schema: str, command: str) -> Result:
+    """A result of that kind, whose schema is ``schema`` and which ``command`` writes. Raises `UserError` that names the file
+    and the field."""
     try:
         document: Any = json.loads(path.read_bytes())
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}", code=2) from None
     except (ValueError, RecursionError):
-        raise UserError(f"{path}: not JSON", "a result is written by: kvtop load URL -o FILE", 2) from None
-    schema = document.get("schema") if isinstance(document, dict) else None
-    if schema != SCHEMA:
-        raise UserError(f"{path}: no result of kvtop load (schema {one_line(schema, 40)})", f"it needs {SCHEMA}", 2)
+        raise UserError(f"{path}: not JSON", f"a result is written by: {command} … -o FILE", 2) from None
+    told = document.get("schema") if isinstance(document, dict) else None
+    if told != schema:
+        raise UserError(f"{path}: no result of {command} (schema {one_line(told, 40)})", f"it needs {schema}", 2)
     try:
-        return LoadResult.model_validate(document)
+        return kind.model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
