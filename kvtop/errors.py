@@ -1,4 +1,6 @@
-"""The one exception that carries a foreseeable fault to the user."""
+"""The one exception that carries a foreseeable fault to the user, and how what others say is put into a line."""
+
+import os
 
 
 class UserError(Exception):
@@ -19,3 +21,13 @@ def one_line(text: object, limit: int = 300) -> str:
     flat = "".join(c if c.isprintable() else " " for c in str(text))
     flat = " ".join(flat.split())
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def system_error(error: BaseException) -> str | None:
+    """What the system said of a connection that did not come about: the client library only says that all attempts failed."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, OSError) and seen.errno is not None and seen.errno > 0:
+            return os.strerror(seen.errno)
+        seen = seen.__cause__ or seen.__context__
+    return None

@@ -14,7 +14,7 @@ from kvtop.bench.measure import measure
 from kvtop.bench.result import BenchResult, Cell, Run
 from kvtop.commands.child import EngineChild, require_engine
 from kvtop.commands.load_progress import LoadProgress
-from kvtop.commands.load_target import TOKEN, new_file, server_url, warn_of_others
+from kvtop.commands.load_target import TOKEN, new_file, server_url, warn_of_others, write_result
 from kvtop.commands.progress import ProgressLine
 from kvtop.commands.table import table
 from kvtop.commands.target import place_fault
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     result = BenchResult(kind=options.kind, began=began, command=_command(), notes=dict(options.note), runs=runs)
     sys.stdout.write(result.dumps() if options.json else _tables(result))
     if target is not None:
-        target.write_text(result.dumps())
+        write_result(target, result.dumps())
     return ended or (0 if all(run.load.counts["finished"] for run in runs) else 1)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kvtop.commands.load_progress import LoadProgress
-from kvtop.commands.load_target import TOKEN, new_file, server_url, warn_of_others
+from kvtop.commands.load_target import TOKEN, new_file, server_url, warn_of_others, write_result
 from kvtop.commands.table import table
 from kvtop.errors import UserError, one_line
 from kvtop.load import report
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     # First what cannot fail: a disk that is full then costs no load.
     sys.stdout.write(result.dumps() if options.json else tables(result) + "\n")
     if target is not None:
-        target.write_text(result.dumps())
+        write_result(target, result.dumps())
     if stopped_by:
         return 128 + stopped_by
     return 0 if result.counts["finished"] else 1

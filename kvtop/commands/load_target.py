@@ -6,10 +6,13 @@ from pathlib import Path
 from kvtop.errors import UserError
 from kvtop.load.target import base_url, is_loopback
 from kvtop.protocol.places import valid_name
+from kvtop.snapshot.files import save_texts
 from kvtop.sources.discover import Found
 
 TOKEN = "KVTOP_LOAD_TOKEN"
 """The variable that holds the bearer token of a server that asks for one."""
+
+ANOTHER = "give another name with -o"
 
 
 def server_url(target: str) -> str:
@@ -47,5 +50,10 @@ def new_file(name: str | None) -> Path | None:
         why = "a folder" if path.is_dir() else "there is no such folder"
         raise UserError(f"{name} cannot be written: {why}", code=2)
     if path.exists():
-        raise UserError(f"{name} exists", "give another name with -o", 2)
+        raise UserError(f"{name} exists", ANOTHER, 2)
     return path
+
+
+def write_result(path: Path, text: str) -> None:
+    """Whole or not at all, and never over what came there during the load. Raises `UserError`."""
+    save_texts({path: [text]}, ANOTHER, 0o666)

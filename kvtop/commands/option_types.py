@@ -2,6 +2,11 @@
 
 import argparse
 
+MOST = 1e6
+"""Of any number of seconds, or of anything in a second."""
+
+MOST_TOKENS = 10_000_000
+
 
 def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
@@ -17,8 +22,8 @@ def whole(text: str) -> int:
 
 def above_zero(text: str) -> float:
     value = _number(text)
-    if not 0 < value <= 1e6:
-        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    if not 0 < value <= MOST:
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0{_too_much(value)}")
     return value
 
 
@@ -29,8 +34,8 @@ def shape(text: str) -> float:
 
 def not_below_zero(text: str) -> float:
     value = _number(text)
-    if not 0 <= value <= 1e6:
-        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 up")
+    if not 0 <= value <= MOST:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 up{_too_much(value)}")
     return value
 
 
@@ -40,8 +45,8 @@ def span(text: str) -> tuple[int, int]:
     if not (low.isdecimal() and (high if dash else low).isdecimal()):
         raise argparse.ArgumentTypeError(f"{text} is not a whole number, or two with a dash between: 16-128")
     bounds = int(low), int(high if dash else low)
-    if not 1 <= bounds[0] <= bounds[1] <= 10_000_000:
-        raise argparse.ArgumentTypeError(f"{text} does not go up from 1")
+    if not 1 <= bounds[0] <= bounds[1] <= MOST_TOKENS:
+        raise argparse.ArgumentTypeError(f"{text} does not go up from 1, to {MOST_TOKENS:,} at most")
     return bounds
 
 
@@ -56,7 +61,7 @@ def numbers(text: str) -> tuple[int, ...]:
 def burst(text: str) -> tuple[int, float]:
     """``8/5``: eight every five seconds."""
     size, slash, every = text.partition("/")
-    if not (slash and size.isdecimal() and int(size) >= 1 and 0 < _number(every) <= 1e6):
+    if not (slash and size.isdecimal() and int(size) >= 1 and 0 < _number(every) <= MOST):
         raise argparse.ArgumentTypeError(f"{text} is not SIZE/SECONDS, such as 8/5")
     return int(size), float(every)
 
@@ -64,7 +69,7 @@ def burst(text: str) -> tuple[int, float]:
 def ramp(text: str) -> tuple[float, float]:
     """``1-10``: from one a second to ten."""
     low, dash, high = text.partition("-")
-    if not (dash and 0 <= _number(low) <= 1e6 and 0 <= _number(high) <= 1e6 and _number(low) + _number(high) > 0):
+    if not (dash and 0 <= _number(low) <= MOST and 0 <= _number(high) <= MOST and _number(low) + _number(high) > 0):
         raise argparse.ArgumentTypeError(f"{text} is not FROM-TO in requests/s, such as 1-10")
     return float(low), float(high)
 
@@ -74,7 +79,7 @@ def bounds(text: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for part in text.split(","):
         name, equals, value = part.strip().partition("=")
-        if name not in ("ttft", "tpot", "latency") or not equals or not 0 < _number(value) <= 1e6 or name in found:
+        if name not in ("ttft", "tpot", "latency") or not equals or not 0 < _number(value) <= MOST or name in found:
             raise argparse.ArgumentTypeError(f"{text} is not ttft=S,tpot=S,latency=S, or some of them")
         found[name] = float(value)
     return found
@@ -85,6 +90,10 @@ def note(text: str) -> tuple[str, str]:
     if not (name.strip() and equals):
         raise argparse.ArgumentTypeError(f"{text} is not NAME=TEXT")
     return name.strip(), value.strip()
+
+
+def _too_much(value: float) -> str:
+    return f" and at most {MOST:,.0f}" if value > MOST else ""
 
 
 def _number(text: str) -> float:

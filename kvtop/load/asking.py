@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from kvtop.errors import UserError, one_line
+from kvtop.errors import UserError, one_line, system_error
 from kvtop.load.answer import error_text
 from kvtop.load.prompts import CHARACTERS_A_TOKEN, WORDS, Writer, estimated_costs
 
@@ -38,7 +38,7 @@ async def ask(http: httpx.AsyncClient, model: str | None) -> ServerFacts:
     try:
         response = await http.get("/v1/models", timeout=ANSWER_WITHIN)
     except httpx.HTTPError as error:
-        why = one_line(error) or type(error).__name__
+        why = system_error(error) or one_line(error) or type(error).__name__
         raise UserError(f"no server answers at {http.base_url}: {why}", "kvtop load http://127.0.0.1:8000") from None
     if response.status_code == 503:
         said = error_text(_object(response))

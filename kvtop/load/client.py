@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import httpx
 
 from kvtop import __version__
-from kvtop.errors import one_line
+from kvtop.errors import one_line, system_error
 from kvtop.load.answer import MOST_DETAIL, Answer, error_text, failure_of, retry_after
 from kvtop.load.driver import Exchange, Said
 from kvtop.load.plan import Session, Turn
@@ -159,7 +159,7 @@ def _told(error: httpx.HTTPError, timeout: float) -> tuple[Failure, str]:
         case httpx.ConnectTimeout():
             return Failure.CONNECT, f"not connected within {min(timeout, CONNECT_WITHIN):g} s"
         case httpx.ConnectError():
-            return Failure.CONNECT, said or "not connected"
+            return Failure.CONNECT, one_line(system_error(error) or said or "not connected", MOST_DETAIL)
         case httpx.TimeoutException():
             return Failure.TIMEOUT, f"nothing came for {timeout:g} s"
         case httpx.RemoteProtocolError() if "disconnected" not in said and "closed" not in said:

@@ -66,6 +66,9 @@ class Tally:
     """Whether everything that was to be sent has been, and has come to its end, before the time was up."""
     elapsed: float = 0.0
     """Seconds since it began, when it was last looked at."""
+    overdue: int = 0
+    """Requests of an open loop that fell due before that, and for which the client came too late to begin them; those of the
+    warm-up left out."""
     stopped: bool = False
     """Whether it was asked to end before its time."""
 
@@ -85,6 +88,7 @@ class Driver:
         self._ready: deque[tuple[float, int, Session, Exchange]] = deque()
         self._index = itertools.count()
         self._issued = 0
+        self._begun = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
         self.tally = Tally(0.0, limits)
@@ -104,6 +108,7 @@ class Driver:
             if working.done():
                 working.result()
             await _cancelled({working})
+            self.tally.overdue = self._overdue()
             waiting = set(self._tasks)
             if waiting and not self._stop.is_set():
                 ended = asyncio.create_task(_all(waiting))
@@ -151,6 +156,7 @@ class Driver:
                 await asyncio.sleep(0)
             await self._until(when)
             self._issued += 1
+            self._begun += 1
             self._begin(self._converse(number, session, when, exchange))
 
     def _make_ready(self) -> bool:
@@ -202,6 +208,7 @@ class Driver:
         tally.samples.append(sample)
         if tally.open_now >= self._limits.open_requests:
             sample.failure = Failure.CLIENT_LIMIT
+            sample.detail = f"{tally.open_now} requests were open already"
             return ()
         tally.open_now += 1
         tally.most_open = max(tally.most_open, tally.open_now)
@@ -228,6 +235,16 @@ class Driver:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    def _overdue(self) -> int:
+        """Counts times, which costs nothing beside requests."""
+        if isinstance(self._arrivals, Closed):
+            return 0
+        most = self._limits.requests
+        left = None if most is None else self._begun + max(0, most + self._limits.warmup_requests - self._issued)
+        times = itertools.islice(self._arrivals.times(self._seed), self._begun, left)
+        due = itertools.takewhile(lambda when: when < self.tally.issued_until, times)
+        return sum(when >= self._limits.warmup_seconds for when in due)
 
     def _enough(self) -> bool:
         most = self._limits.requests

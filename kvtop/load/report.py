@@ -2,7 +2,7 @@
 
 from kvtop.errors import one_line
 from kvtop.load.compare import Ratio, differences
-from kvtop.load.result import Distribution, LoadResult
+from kvtop.load.result import Distribution, Failed, LoadResult, Server
 from kvtop.views.format import UNKNOWN, count
 
 Table = tuple[list[str], list[list[str]]]
@@ -37,12 +37,14 @@ def doubts(result: LoadResult) -> list[str]:
     found = []
     if (late := result.lateness.p99) is not None and late > LATE:
         found.append(f"the client was late: requests went out {seconds(late)} after they were due at p99")
+    if overdue := result.counts.get("overdue", 0):
+        found.append(f"the client could not send as fast as it was to: {overdue} that fell due were not sent")
     span = result.window[1] - result.window[0]
     if span > 0 and result.client_cpu_s > BUSY * span:
         found.append(
             f"the client took {result.client_cpu_s / span:.0%} of a core itself, which may hold the figures back"
         )
-    if not result.asked.plain and any(failed.kind == "http_4xx" for failed in result.failures):
+    if not result.asked.plain and any(_may_be_of_fields(failed, result.server) for failed in result.failures):
         found.append("a server that refuses fields beyond OpenAI's own can be loaded with --plain")
     if result.tokens_counted_by in ("chunks", "both"):
         found.append("the server does not count its tokens: each piece of text is taken as one")
@@ -73,18 +75,18 @@ def times(result: LoadResult) -> Table:
 def rates(result: LoadResult) -> Table:
     found = result.rates
     rows = [
-        ["requests offered", f"{found.offered:.3g}/s"],
-        ["requests sent", f"{found.sent:.3g}/s"],
-        ["requests answered", f"{found.finished:.3g}/s"],
-        ["output tokens", f"{found.output_tokens:.4g}/s"],
-        ["prompt tokens", UNKNOWN if found.prompt_tokens is None else f"{found.prompt_tokens:.4g}/s"],
+        ["requests offered", per_second(found.offered)],
+        ["requests sent", per_second(found.sent)],
+        ["requests answered", per_second(found.finished)],
+        ["output tokens", per_second(found.output_tokens, 4)],
+        ["prompt tokens", UNKNOWN if found.prompt_tokens is None else per_second(found.prompt_tokens, 4)],
         ["most requests open", str(result.most_open)],
     ]
     if result.cached_share is not None:
         rows.append(["prompt tokens found cached", f"{result.cached_share:.0%}"])
     if (good := result.goodput) is not None:
         bounds = ", ".join(f"{name} {bound:g} s" for name, bound in good.bounds.items())
-        rows.append([f"within {bounds}", f"{good.rate:.3g}/s ({good.share:.0%})"])
+        rows.append([f"within {bounds}", f"{per_second(good.rate)} ({good.share:.0%})"])
     if result.server.rss_bytes is not None:
         rows.append(["server's memory, most", f"{result.server.rss_bytes / 2**20:.0f} MiB"])
     return ["RATE", ""], rows
@@ -93,7 +95,7 @@ def rates(result: LoadResult) -> Table:
 def ratios(compared: list[Ratio]) -> Table:
     rows = []
     for each in compared:
-        show = seconds if each.unit == "s" else (lambda value: f"{value:.4g}/s")
+        show = seconds if each.unit == "s" else (lambda value: per_second(value, 4))
         interval = UNKNOWN if each.low is None or each.high is None else f"{each.low:.3f} to {each.high:.3f}"
         rows.append([
             each.name,
@@ -127,6 +129,16 @@ def seconds(value: float | None) -> str:
     if value >= 1:
         return f"{value:.3g} s"
     return f"{1000 * value:.3g} ms" if value >= 0.001 else f"{1000 * value:.2f} ms"
+
+
+def per_second(value: float, digits: int = 3) -> str:
+    """With so many digits, and all of those before the point."""
+    return f"{value:.0f}/s" if value >= 10**digits - 0.5 else f"{value:.{digits}g}/s"
+
+
+def _may_be_of_fields(failed: Failed, server: Server) -> bool:
+    """Whether the server may have refused fields that OpenAI's API does not have."""
+    return failed.example.startswith(("HTTP 400", "HTTP 422")) and server.owner != "kvtop"
 
 
 def _row(name: str, spread: Distribution, *, tokens: bool = False) -> list[str]:

@@ -132,7 +132,7 @@ class LoadResult(Part):
     asked: Asked
     window: tuple[float, float] = Field(description="seconds from the start: what the figures are of")
     stopped: bool = Field(description="whether it was interrupted")
-    counts: dict[str, int] = Field(description="sent, finished, failed, unfinished, warmup")
+    counts: dict[str, int] = Field(description="sent, finished, failed, unfinished, warmup, overdue")
     failures: list[Failed]
     finish_reasons: dict[str, int]
     tokens_counted_by: Literal["usage", "chunks", "both", "none"]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from kvtop.errors import UserError
 from kvtop.load.arrivals import Arrivals, Closed
 from kvtop.load.asking import ServerFacts, ask, writer_for
 from kvtop.load.client import Client, http_client
@@ -62,6 +63,7 @@ async def run_load(
     async with http_client(settings.url, settings.token, timeout=settings.timeout) as http:
         facts = await ask(http, settings.model)
         plan, arrivals = settings.plan(facts)
+        _check_streams(arrivals, limits)
         writer = await writer_for(http, facts.model)
         extensions = facts.owner == "kvtop" if settings.extensions is None else settings.extensions
         dialect = Dialect(
@@ -105,6 +107,15 @@ async def run_load(
         client_cpu_s=busy,
         **summarise(tally, settings.bounds),
     )
+
+
+def _check_streams(arrivals: Arrivals, limits: Limits) -> None:
+    if isinstance(arrivals, Closed) and arrivals.streams > limits.open_requests:
+        raise UserError(
+            f"{arrivals.streams} streams have as many requests open, and {limits.open_requests} may be at a time",
+            f"allow them: --open {arrivals.streams}",
+            2,
+        )
 
 
 def _asked(

@@ -42,13 +42,14 @@ def summarise(tally: Tally, bounds: Mapping[str, float]) -> dict[str, Any]:
             "failed": len(failed),
             "unfinished": len(measured) - len(finished) - len(failed),
             "warmup": len(tally.samples) - len(measured),
+            "overdue": tally.overdue,
         },
         "failures": _failures(failed),
         "finish_reasons": dict(
             Counter(sample.finish_reason for sample in finished if sample.finish_reason).most_common()
         ),
         "tokens_counted_by": counted_by(finished),
-        "rates": _rates(tally.samples, measured, begin, end),
+        "rates": _rates(tally.samples, measured, tally.overdue, begin, end),
         "ttft": _of(measured, "ttft"),
         "tpot": _of(finished, "tpot"),
         "gap": distribution([gap for sample in measured for gap in sample.gaps]),
@@ -98,7 +99,7 @@ def _of(samples: Sequence[Sample], name: str) -> Distribution:
     return distribution([value for sample in samples if (value := getattr(sample, name)) is not None])
 
 
-def _rates(samples: Sequence[Sample], measured: Sequence[Sample], begin: float, end: float) -> Rates:
+def _rates(samples: Sequence[Sample], measured: Sequence[Sample], overdue: int, begin: float, end: float) -> Rates:
     seconds = end - begin
 
     def rate(amount: float) -> float:
@@ -108,7 +109,7 @@ def _rates(samples: Sequence[Sample], measured: Sequence[Sample], begin: float, 
     done = [sample for sample in samples if sample.ok and sample.done is not None and begin <= sample.done <= end]
     prompts = [sample.prompt_tokens for sample in done if sample.prompt_tokens is not None]
     return Rates(
-        offered=rate(len(measured)),
+        offered=rate(len(measured) + overdue),
         sent=rate(sum(sample.sent is not None for sample in measured)),
         finished=rate(len(done)),
         output_tokens=rate(sum(tokens_within(sample, begin, end) for sample in samples)),

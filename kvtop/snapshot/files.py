@@ -1,4 +1,5 @@
-"""A snapshot's files: names that are free and mean something, contents that appear whole or not at all."""
+"""A snapshot's files, and those of other results: names that are free and mean something, contents that appear whole or not at
+all."""
 
 import contextlib
 import os
@@ -18,6 +19,9 @@ LONGEST_NAME = 100
 
 MOST_ALIKE = 10_000
 """Snapshots of one engine in one second after which something is wrong."""
+
+
+AGAIN = "give another place: kvtop snapshot FILE"
 
 
 class NameTakenError(UserError):
@@ -45,9 +49,7 @@ def save_new(document: Mapping[str, Any], folder: Path, engine: str, wall: float
     for number in range(1, MOST_ALIKE):
         with contextlib.suppress(NameTakenError):
             return _save(document, folder / f"{stem}{f'-{number}' if number > 1 else ''}.json", svg)
-    raise UserError(
-        f"{folder} has {MOST_ALIKE - 1:,} snapshots named {stem}", "give another place: kvtop snapshot FILE"
-    )
+    raise UserError(f"{folder} has {MOST_ALIKE - 1:,} snapshots named {stem}", AGAIN)
 
 
 def save(document: Mapping[str, Any], path: Path, svg: str | None = None) -> list[Path]:
@@ -57,6 +59,24 @@ def save(document: Mapping[str, Any], path: Path, svg: str | None = None) -> lis
     where it cannot.
     """
     return _save(document, path, svg)
+
+
+def save_texts(contents: Mapping[Path, Iterable[str]], hint: str, mode: int = 0o600) -> list[Path]:
+    """`save` of any texts, with the ``mode`` of their files and a ``hint`` what to do where they cannot be written."""
+    taken: list[Path] = []
+    try:
+        for place in contents:
+            _take(place, hint, mode)
+            taken.append(place)
+        for place, content in contents.items():
+            _fill(place, content, mode)
+    except BaseException as error:
+        _remove(taken)
+        if not isinstance(error, OSError):
+            raise
+        place = next(iter(contents))
+        raise UserError(f"cannot write {place}: {error.strerror}", hint) from None
+    return list(contents)
 
 
 def default_stem(engine: str, wall: float) -> str:
@@ -80,34 +100,22 @@ def _save(document: Mapping[str, Any], path: Path, svg: str | None) -> list[Path
     contents: dict[Path, Iterable[str]] = {path: pieces(document)}
     if svg is not None:
         contents[path.with_suffix(".svg")] = [svg]
-    taken: list[Path] = []
-    try:
-        for place in contents:
-            _take(place)
-            taken.append(place)
-        for place, content in contents.items():
-            _fill(place, content)
-    except BaseException as error:
-        _remove(taken)
-        if not isinstance(error, OSError):
-            raise
-        raise UserError(f"cannot write {path}: {error.strerror}", "give another place: kvtop snapshot FILE") from None
-    return list(contents)
+    return save_texts(contents, AGAIN)
 
 
-def _take(path: Path) -> None:
+def _take(path: Path, hint: str, mode: int) -> None:
     """Makes an empty file under a name that was free."""
     try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
     except FileExistsError:
-        raise NameTakenError(f"{path} exists", "give another name: kvtop snapshot FILE") from None
+        raise NameTakenError(f"{path} exists", hint) from None
 
 
-def _fill(path: Path, content: Iterable[str]) -> None:
+def _fill(path: Path, content: Iterable[str], mode: int) -> None:
     """The content appears whole under its name."""
     partial = path.with_name(f".kvtop-{secrets.token_hex(8)}.partial")
     try:
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             for text in content:
                 file.write(text.encode(errors="replace"))
             file.flush()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -25,6 +26,8 @@ DATA = Path(__file__).parents[1] / "data" / "traces"
         (["ftp://x"], ["ftp://x", "URL"]),
         (["http://u:p@x"], ["password", "KVTOP_LOAD_TOKEN"]),
         (["http://127.0.0.1:9", "--rate", "0"], ["--rate"]),
+        (["http://127.0.0.1:9", "--rate", "1e12"], ["--rate", "at most 1,000,000"]),
+        (["http://127.0.0.1:9", "--prompt-tokens", "10000001"], ["10,000,000 at most"]),
         (["http://127.0.0.1:9", "--rate", "1", "--streams", "1"], ["--streams", "--rate"]),
         (["http://127.0.0.1:9", "--burst", "5"], ["SIZE/SECONDS"]),
         (["http://127.0.0.1:9", "--ramp", "5"], ["FROM-TO"]),
@@ -45,7 +48,9 @@ def test_wrong_usage_is_one_line(folder: Path, arguments: list[str], words: list
 
 
 def test_nobody_there_is_one_line(folder: Path) -> None:
-    assert_one_line(kvtop(folder, "load", "http://127.0.0.1:9"), 1, "no server answers", "127.0.0.1:9")
+    assert_one_line(
+        kvtop(folder, "load", "http://127.0.0.1:9"), 1, "no server answers", "127.0.0.1:9", "Connection refused"
+    )
     assert_one_line(kvtop(folder, "load", "nobody"), 1, "no engine named nobody")
 
 
@@ -104,6 +109,27 @@ def test_results_are_kept_and_compared(folder: Path, server: Server) -> None:  #
     assert "B/A" in done.stdout
     assert "95 % INTERVAL" in done.stdout
     assert "not the same" not in done.stdout
+
+
+def test_a_result_that_cannot_be_written_leaves_no_file_and_says_which(folder: Path, server: Server) -> None:  # noqa: F811
+    name = folder / "full.json"
+    command = [sys.executable, "-m", "kvtop", "load", server.url, "--requests", "3", "-o", str(name)]
+
+    def no_room() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))  # as a full disk: part of it can be written
+
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env=environment(folder), preexec_fn=no_room
+    )
+    assert_one_line(done, 1, f"cannot write {name}", "-o")
+    assert "3 sent, 3 answered" in done.stdout
+    assert not list(folder.glob("*.json*"))
+
+
+def test_more_streams_than_may_be_open_are_refused(folder: Path, server: Server) -> None:  # noqa: F811
+    done = kvtop(folder, "load", server.url, "--streams", "9", "--open", "8")
+    assert_one_line(done, 2, "9 streams", "8 may be at a time", "--open 9")
+    assert server.calls == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

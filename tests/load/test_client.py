@@ -42,7 +42,7 @@ def load(
 def test_a_server_that_behaves(api: str) -> None:
     server = Server()
     result = load(server, requests=6, api=api)
-    assert result.counts == {"sent": 6, "finished": 6, "failed": 0, "unfinished": 0, "warmup": 0}
+    assert result.counts == {"sent": 6, "finished": 6, "failed": 0, "unfinished": 0, "warmup": 0, "overdue": 0}
     assert (result.prompt.p50, result.output.p50, result.tokens_counted_by) == (12, 5, "usage")
     assert result.cached_share == pytest.approx(1 / 12)
     assert result.finish_reasons == {"length": 6}

@@ -59,6 +59,22 @@ def test_a_client_that_is_late_says_by_how_much() -> None:
     assert [sample.lateness for sample in samples] == pytest.approx([0.0, 0.25, 0.5, 0.75])
 
 
+@pytest.mark.parametrize(
+    ("arrivals", "limits", "due", "late"),
+    [
+        (Bursts(40, 20.0), {"seconds": 1.0}, 40, True),
+        (Bursts(40, 20.0), {"seconds": 1.0, "requests": 30}, 30, True),
+        (Bursts(40, 20.0), {"seconds": 1.0, "requests": 3}, 3, False),
+        (Recorded([0.0, 0.1, 0.9, 3.0]), {"seconds": 1.0}, 3, False),
+    ],
+)
+def test_what_a_client_was_too_late_to_begin_is_counted(
+    arrivals: Arrivals, limits: dict[str, float], due: int, late: bool
+) -> None:
+    tally = drive(Server(busy=0.25), arrivals, **limits)
+    assert (len(tally.samples) + tally.overdue, tally.overdue > 0) == (due, late)
+
+
 def test_what_the_client_cannot_hold_open_is_not_sent_and_counted() -> None:
     tally = drive(Server(seconds=5.0), Bursts(5, 2.0), open_requests=3, seconds=3.0)
     assert [sample.failure for sample in tally.samples] == [None] * 3 + [Failure.CLIENT_LIMIT] * 7

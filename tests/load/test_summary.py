@@ -82,7 +82,7 @@ def test_goodput_counts_what_failed_as_not_good() -> None:
     found = summarise(tally(samples), {"ttft": 1.0, "tpot": 0.2})
     good = found["goodput"]
     assert (good.met, good.share, good.rate) == (1, pytest.approx(1 / 5), pytest.approx(0.1))
-    assert found["counts"] == {"sent": 5, "finished": 3, "failed": 1, "unfinished": 1, "warmup": 0}
+    assert found["counts"] == {"sent": 5, "finished": 3, "failed": 1, "unfinished": 1, "warmup": 0, "overdue": 0}
     assert [(failed.kind, failed.count, failed.example) for failed in found["failures"]] == [("dropped", 1, "gone")]
 
 
@@ -111,3 +111,11 @@ def test_nothing_measured_is_no_figure_and_not_zero() -> None:
     found = summarise(tally([]), {"ttft": 1.0})
     assert found["ttft"].p50 is None
     assert (found["cached_share"], found["rates"].prompt_tokens, found["tokens_counted_by"]) == (None, None, "none")
+
+
+def test_what_fell_due_and_was_not_sent_was_offered_all_the_same() -> None:
+    late = tally([sample(index, due=index) for index in range(5)])
+    late.overdue = 15
+    found = summarise(late, {})
+    assert (found["rates"].offered, found["rates"].sent) == (2.0, 0.5)
+    assert found["counts"]["overdue"] == 15
