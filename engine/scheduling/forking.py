@@ -30,6 +30,11 @@ MAX_SAMPLES = 64
 """Samples of one prompt at most."""
 
 
+def sample_id(id: str, place: int) -> str:
+    """What sample ``place``, from 1 on, of request ``id`` is called; a beam too."""
+    return f"{id}.{place}"
+
+
 def add_samples(request: Request, nums: list[int]) -> None:
     """Make ``request``, not queued yet, the first of ``1 + len(nums)`` samples; the others get these ``nums``.
 
@@ -43,7 +48,7 @@ def add_samples(request: Request, nums: list[int]) -> None:
         replace(
             request,
             num=num,
-            id=f"{request.id}.{place}",
+            id=sample_id(request.id, place),
             token_ids=list(request.token_ids),
             block_table=[],
             hashes=[],

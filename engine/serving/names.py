@@ -4,6 +4,7 @@ import weakref
 
 from engine.requests.fields import text
 from engine.requests.request import Request, RequestState
+from engine.scheduling.forking import sample_id
 
 MAX_REQUEST_ID = 128
 """Characters of one that a client gives; the protocol has room for what is added to it."""
@@ -23,10 +24,11 @@ class RequestNames:
         # Weakly: nobody has to say that a request has ended, and what is remembered of it goes with it.
         self._named: weakref.WeakValueDictionary[str, Request] = weakref.WeakValueDictionary()
 
-    def free(self, wanted: str) -> str:
-        """``wanted``, or where one that lives has it, that with a number behind it."""
+    def free(self, wanted: str, requests: int = 1) -> str:
+        """``wanted``, or where one that lives has it, that with a number behind it. ``requests``: for how many, the first of
+        which is called so and the others as its samples are."""
         name, count = wanted, 1
-        while self._lives(name):
+        while self._lives(name) or any(self._lives(sample_id(name, place)) for place in range(1, requests)):
             count += 1
             name = f"{wanted}-{count}"
         return name

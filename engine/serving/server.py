@@ -195,7 +195,7 @@ class Server:
             nums = [next(self._numbers) for _ in range(submission.requests)]
             request = submission.build(
                 nums,
-                self._names.free(submission.name(nums[0])),
+                self._names.free(submission.name(nums[0]), submission.requests),
                 self.vocabulary,
                 arrival=arrival,
                 arrival_wall=time.time() - (now - arrival),

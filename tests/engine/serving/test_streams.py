@@ -296,3 +296,13 @@ def test_who_goes_is_not_counted_among_those_who_wait() -> None:
     for handle in handles:
         handle.cancel()
     assert it.server.queued == 0
+
+
+def test_a_sample_is_not_called_as_another_request_that_lives() -> None:
+    """Whoever names one of them, to abort it say, means no other."""
+    it = Served(256)
+    other = it.server.submit([1], 3, request_id="mine.2")
+    several = it.server.submit([1], 3, request_id="mine", n=3)
+    beams = it.server.submit([1], 3, request_id="mine", beam=3)
+    names = [each.id for handle in (other, several, beams) for each in (handle.request, *handle.request.samples)]
+    assert names == ["mine.2", "mine-2", "mine-2.1", "mine-2.2", "mine-3", "mine-3.1", "mine-3.2"]
