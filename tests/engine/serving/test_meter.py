@@ -87,6 +87,8 @@ def test_times_are_those_of_the_requests(history: History) -> None:
         assert history.together(name).count == len(values)
         assert history.together(name).sum == pytest.approx(sum(values))
     assert history.together("end_to_end").count == len(ended) == history.last.counters["finished"]
+    phases = [row[field] for row in ended for field in ("queue_s", "prefill_s", "decode_s")]
+    assert history.together("end_to_end").sum == pytest.approx(sum(phases))
     assert history.last.sizes["output"].sum == sum(row["output_tokens"] for row in ended)
     assert history.last.sizes["preemptions"].sum == sum(row["preemptions"] for row in ended)
 
