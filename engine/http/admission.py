@@ -47,7 +47,7 @@ def order(kind: type[Asked], body: Body, served: Served, limits: HttpLimits) -> 
     try:
         sampling, stop, retention, beam = asked.sampling(), asked.stop_rules(), asked.retentions(), asked.beam
         if isinstance(asked, CompletionRequest):
-            _check_choices(len(asked.texts()) * asked.n, limits)
+            _check_choices(len(asked.texts()), asked.n, limits)
         prompts = asked.prompts(served.text)
     except ValueError as error:
         raise refused(error) from None
@@ -65,9 +65,10 @@ def check_model(name: str | None, served: Served) -> None:
         )
 
 
-def _check_choices(count: int, limits: HttpLimits) -> None:
-    if count > limits.choices:
-        raise invalid(f"prompt: {count} outputs are too many for one request; the most is {limits.choices}", "prompt")
+def _check_choices(prompts: int, n: int, limits: HttpLimits) -> None:
+    if (count := prompts * n) > limits.choices:
+        field = "n" if prompts == 1 else "prompt"
+        raise invalid(f"{field}: {count} outputs are too many for one request; the most is {limits.choices}", field)
 
 
 def _room(field: str, tokens: Sequence[int], asked: Asked, served: Served, limits: HttpLimits) -> int:

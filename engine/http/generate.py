@@ -38,7 +38,7 @@ class Generate:
         async with whole_body(request, self._limits, self._gate) as body:
             ordered = await self._order(body, self._gate.enter())
         served = self._gate.enter()  # reading it took its time
-        wanted = ordered.asked.request_id or request.headers.get("x-request-id") or None
+        wanted = ordered.asked.request_id or _named(request.headers.get("x-request-id"))
         outputs = let_in(ordered, served, self._limits, wanted, self._wakeups())
         form, name = form_of(ordered, served, outputs, wanted, int(time.time()))
         await Answer(ordered, served, outputs, form, name, self._limits.request_seconds)(scope, receive, send)
@@ -48,3 +48,13 @@ class Generate:
             return order(self._kind, body, served, self._limits)
 
         return await (away(make) if self._kind is ChatRequest else by_size(body, make))
+
+
+def _named(header: str | None) -> str | None:
+    """The id in a header: clients write it in UTF-8, and servers read headers as Latin-1."""
+    if not header:
+        return None
+    try:
+        return header.encode("latin-1").decode()
+    except ValueError:
+        return header

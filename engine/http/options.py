@@ -18,6 +18,10 @@ _LIMITS = {
 """Those that are options, by field of `HttpLimits`."""
 
 
+def _option(limit: str) -> str:
+    return f"--http-max-{limit.replace('_', '-')}"
+
+
 def add_http_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("HTTP, as OpenAI's clients speak it")
     group.add_argument("--http", default="", metavar="HOST:PORT", help="serve it there; port 0: any (default: nowhere)")
@@ -32,7 +36,7 @@ def add_http_options(parser: argparse.ArgumentParser) -> None:
     for field, what in _LIMITS.items():
         default = getattr(limits, field)
         group.add_argument(
-            f"--http-max-{field.replace('_', '-')}",
+            _option(field),
             type=type(default),
             default=default,
             metavar="N",
@@ -63,6 +67,9 @@ def http_from(args: argparse.Namespace) -> HttpConfig | None:
             raise ValueError("--http-token and --http-open are for --http, which was not given")
         if args.metrics_names != METRICS_NAMES[0]:
             raise ValueError("--metrics-names is for --http, which was not given")
+        for field in _LIMITS:
+            if getattr(limits, field) != getattr(HttpLimits(), field):
+                raise ValueError(f"{_option(field)} is for --http, which was not given")
         return None
     token = args.http_token or os.environ.get(TOKEN_VARIABLE, "")
     return http_config(args.http, token, open_to_all=args.http_open, limits=limits, metrics_names=args.metrics_names)

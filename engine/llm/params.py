@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from engine.requests.fields import MAX_TOKEN_ID, whole
 from engine.requests.sampling import Sampling
 from engine.requests.stopping import StopRules
+from engine.scheduling.forking import MAX_SAMPLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class SamplingParams:
     logprobs: int | None = None
 
     def __post_init__(self) -> None:
+        whole("n", self.n, 1, MAX_SAMPLES, "samples of one prompt")
         if self.max_tokens is not None:
             whole("max_tokens", self.max_tokens, 1, MAX_TOKEN_ID)
         self.sampling()

@@ -52,13 +52,16 @@ class Session:
             raise LLMError(f"{error} ({error.hint})" if error.hint else str(error)) from None
         except (PublishError, OSError) as error:
             raise LLMError(str(error)) from None
+        self._process = os.getpid()
         self._server: Server | None = server
         self._thread = threading.Thread(target=self._serve, args=(server,), name=f"llm {config.name}", daemon=True)
         self._thread.start()
 
     @property
     def server(self) -> Server:
-        """Raises `LLMError` where it serves no more."""
+        """Raises `LLMError` where it serves no more, and in a process that was forked from its own: threads stay behind."""
+        if self._process != os.getpid():
+            raise LLMError(f"this LLM is of process {self._process}; make one of its own in each process")
         if self.failure is not None:
             raise LLMError(self.failure)
         if self._server is None:
@@ -75,6 +78,8 @@ class Session:
         """Safe to repeat, and from any thread. Requests under way end with reason abort; the memory goes with the last who
         has some of it."""
         server, self._server = self._server, None
+        if self._process != os.getpid():
+            return
         if server is not None:
             server.stop()
         # The collector may call this in the engine's own thread, which ends by itself then.

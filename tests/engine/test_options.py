@@ -55,8 +55,8 @@ HOSTILE: dict[str, tuple[str, ...]] = {
     ),
     "--http": ("x", "x:y", ":", "127.0.0.1:65536", "127.0.0.1:-1", "::1:80", "a b:80", "0.0.0.0:80", "192.0.2.1:80"),
     "--http-token": ("t",),  # without --http
-    "--http-max-body-bytes": (*NUMBERS, "0", "1.5"),
-    "--http-max-prompt-tokens": (*NUMBERS, "1.5"),
+    "--http-max-body-bytes": (*NUMBERS, "0", "1.5", "1000"),  # the last without --http, as the following
+    "--http-max-prompt-tokens": (*NUMBERS, "1.5", "100"),
     "--http-max-requests": (*NUMBERS, "0"),
     "--http-max-queue": (*NUMBERS, "0"),
     "--http-max-request-seconds": ("", "x", "-1", "0", "nan", "inf"),

@@ -80,6 +80,9 @@ def test_the_id_that_the_client_gives_is_the_one_on_the_screen(serving: Serving)
     serving.until(lambda: not live)
     status, answer, headers = serving.ask(PATH, {"prompt": "x", "max_tokens": 1}, headers={"X-Request-Id": "mine"})
     assert (status, answer["id"], headers["x-request-id"]) == (200, "mine", "mine"), "it is free again"
+    for written, read in (("müde 漢".encode(), "müde 漢"), ("müde".encode("latin-1"), "müde")):
+        named = {"X-Request-Id": written.decode("latin-1")}
+        assert serving.ask(PATH, {"prompt": "x", "max_tokens": 1}, headers=named)[1]["id"] == read
     status, answer, _ = serving.ask(PATH, {"prompt": "x", "max_tokens": 1, "request_id": "a\nb"})
     assert (status, answer["error"]["param"]) == (400, "request_id")
 
@@ -186,6 +189,7 @@ def test_priority_retention_and_salt_reach_the_engine(serving: Serving) -> None:
         ("min_p", 2),
         ("n", 0),
         ("n", 65),
+        ("n", 20_000),
         ("n", True),
         ("best_of", 3),
         ("max_tokens", 0),

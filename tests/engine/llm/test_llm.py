@@ -127,7 +127,7 @@ def test_what_cannot_be_served_is_refused_by_its_place(llm: LLM, prompts: Any, p
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("temperature", float("nan")), ("max_tokens", 0), ("top_k", -2), ("stop", [""]), ("logprobs", 99)],
+    [("temperature", float("nan")), ("max_tokens", 0), ("top_k", -2), ("stop", [""]), ("logprobs", 99), ("n", 0)],
 )
 def test_a_parameter_out_of_range_is_refused_where_it_is_made(field: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"^{field}"):
@@ -322,6 +322,36 @@ def test_a_program_that_is_interrupted_dies_of_it_and_leaves_no_socket(sockets: 
     done = _run(INTERRUPTED.replace("except KeyboardInterrupt:", "except ZeroDivisionError:"))
     assert done.returncode != 0
     assert done.stderr.endswith("KeyboardInterrupt\n")
+    assert not list(sockets.glob("*.sock"))
+
+
+FORKED = """
+import os, sys
+from engine import LLM, SamplingParams
+llm = LLM("random", device="cpu", name="parent", disk_blocks=4, host_blocks=4)
+child = os.fork()
+try:
+    print(len(llm.generate("a", SamplingParams(max_tokens=4, ignore_eos=True))[0].outputs[0].token_ids), flush=True)
+except RuntimeError as error:
+    print(error, flush=True)
+if child == 0:
+    llm.close()
+    sys.exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+print(len(llm.generate("a", SamplingParams(max_tokens=3, ignore_eos=True))[0].outputs[0].token_ids), child and os.getpid())
+"""
+
+
+def test_a_forked_process_is_told_that_the_engine_is_not_its_own_and_does_no_harm_to_it(sockets: Path) -> None:
+    done = _run(FORKED)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    parent = lines[-1].split()[1]
+    assert sorted(lines) == sorted([
+        "4",
+        f"this LLM is of process {parent}; make one of its own in each process",
+        f"3 {parent}",
+    ])  # fmt: skip
     assert not list(sockets.glob("*.sock"))
 
 
