@@ -32,8 +32,8 @@ check: setup
 	$(BIN)/python -m engine.http.metrics.document --check
 	$(BIN)/python -m kvtop.bench.document --check
 
-# One worker a core, each test on whichever is free: none may need a place, a name or a port that another could have.
-# As many workers as cores and one more: the tests that start processes mostly wait.
+# Each test on whichever worker is free: none may need a place, a name or a port that another could have. One worker more
+# than cores: the tests that start processes mostly wait.
 WORKERS ?= $(shell $(PYTHON) -c "import os; print((os.cpu_count() or 1) + 1)")
 
 test: setup model check
