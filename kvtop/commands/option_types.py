@@ -2,6 +2,8 @@
 
 import argparse
 
+from kvtop.load.sample import BOUNDS
+
 MOST = 1e6
 """Of any number of seconds, or of anything in a second."""
 
@@ -79,8 +81,10 @@ def bounds(text: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for part in text.split(","):
         name, equals, value = part.strip().partition("=")
-        if name not in ("ttft", "tpot", "latency") or not equals or not 0 < _number(value) <= MOST or name in found:
-            raise argparse.ArgumentTypeError(f"{text} is not ttft=S,tpot=S,latency=S, or some of them")
+        if name not in BOUNDS or not equals or not 0 < _number(value) <= MOST or name in found:
+            raise argparse.ArgumentTypeError(
+                f"{text} is not {','.join(f'{name}=S' for name in BOUNDS)}, or some of them"
+            )
         found[name] = float(value)
     return found
 

@@ -26,6 +26,10 @@ class Failure(StrEnum):
     """Cut off by the end of the run, which is nobody's fault."""
 
 
+BOUNDS = ("ttft", "tpot", "latency")
+"""What of a sample a service level can be asked of, in seconds."""
+
+
 @dataclass(slots=True)
 class Sample:
     """Times are seconds from the start of the load; None: it did not come to that."""

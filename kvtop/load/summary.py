@@ -10,9 +10,6 @@ from kvtop.load.sample import Failure, Sample
 
 SLICES = 40
 
-BOUNDS = ("ttft", "tpot", "latency")
-"""What a service level can be asked of, in seconds."""
-
 
 def window(tally: Tally) -> tuple[float, float]:
     """From the end of the warm-up to the end of sending; where all that was asked for has been answered, to its last answer."""
@@ -27,7 +24,8 @@ def window(tally: Tally) -> tuple[float, float]:
 
 
 def summarise(tally: Tally, bounds: Mapping[str, float]) -> dict[str, Any]:
-    """The fields of a `LoadResult` that follow from the samples; ``bounds`` in seconds by names of `BOUNDS`."""
+    """The fields of a `LoadResult` that follow from the samples; ``bounds`` in seconds by names of
+    `kvtop.load.sample.BOUNDS`."""
     begin, end = window(tally)
     measured = [sample for sample in tally.samples if not sample.warmup]
     sent = [sample for sample in measured if sample.sent is not None]
