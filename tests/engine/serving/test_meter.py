@@ -89,8 +89,21 @@ def test_times_are_those_of_the_requests(history: History) -> None:
     assert history.together("end_to_end").count == len(ended) == history.last.counters["finished"]
     phases = [row[field] for row in ended for field in ("queue_s", "prefill_s", "decode_s")]
     assert history.together("end_to_end").sum == pytest.approx(sum(phases))
-    assert history.last.sizes["output"].sum == sum(row["output_tokens"] for row in ended)
-    assert history.last.sizes["preemptions"].sum == sum(row["preemptions"] for row in ended)
+
+
+def test_sizes_are_those_of_the_requests(history: History) -> None:
+    ended = history.ended_well()
+    computed = [max(0.0, row["prompt_tokens"] - row["cached_tokens"]) for row in ended]
+    wanted = {
+        "prompt": [row["prompt_tokens"] for row in ended],
+        "output": [row["output_tokens"] for row in ended],
+        "max_tokens": [row["max_tokens"] for row in ended],
+        "preemptions": [row["preemptions"] for row in ended],
+        "samples": [row.get("siblings") or 1 for row in ended],
+        "computed": computed,
+    }
+    for name, values in wanted.items():
+        assert (history.last.sizes[name].count, history.last.sizes[name].sum) == (len(ended), sum(values)), name
 
 
 def test_first_tokens_and_the_times_between_tokens_are_told_as_they_come(history: History) -> None:
