@@ -32,7 +32,7 @@ from kvtop.views.numbers import HEADER
 from kvtop.views.rows import Row
 from kvtop.views.tiers import no_lower_tiers
 from panels.block_map import BlockMapPanel
-from panels.dialogs.confirm_form import ConfirmForm
+from panels.dialogs.confirm_form import ConfirmForm, unreachable
 from panels.dialogs.confirm_screen import ConfirmScreen
 from panels.dialogs.dialog import Dialog
 from panels.dialogs.help_screen import HelpScreen
@@ -294,6 +294,8 @@ class EngineScreen(Screen[None]):
         """Opens a dialog, or says why that cannot be commanded."""
         hello, kind = self.feed.live.hello, getattr(form.command, "type", "")
         reason = self.commander.read_only()
+        if reason is not None and hello is not None:
+            reason = unreachable(self.feed.live) or reason  # an engine that leaves takes its control socket along
         if reason is None and hello is None:
             reason = "no engine has said yet who it is, so nothing is asked of it"
         if reason is None and hello is not None and kind not in hello.commands:

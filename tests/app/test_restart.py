@@ -147,6 +147,19 @@ async def test_a_dialog_without_a_connection_waits_for_it(tmp_path: Path) -> Non
 
 
 @in_loop
+async def test_of_an_engine_that_has_left_that_is_said_and_not_that_its_control_socket_is_missing(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path, control_path=tmp_path / "gone.ctl.sock") as b:
+        b.source.put(LinkDown("the engine left: engine stopped", True))
+        await b.tick()
+        await b.press("E")
+        assert not isinstance(b.app.screen, Dialog)
+        await b.until(lambda: "No connection to the engine: the engine left" in b.text())
+        assert not any("read-only" in note for note in b.notes())
+
+
+@in_loop
 async def test_a_request_that_ended_under_its_dialog_is_left_alone(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
         for key in ("x", "X"):

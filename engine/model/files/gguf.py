@@ -100,7 +100,10 @@ def _open(path: Path) -> tuple[dict[str, ReaderTensor], dict[str, Any]]:
         fields = {name: field.contents() for name, field in reader.fields.items()}
         tensors = {str(tensor.name): tensor for tensor in reader.tensors}
     except Exception as error:
-        raise ModelError(f"{path} is not a readable GGUF file: {str(error) or type(error).__name__}") from None
+        fault = str(error) or type(error).__name__
+        if _has_mark(path):
+            fault = f"it ends too early, as while it is still being copied, or is damaged ({fault})"
+        raise ModelError(f"{path} is not a readable GGUF file: {fault}") from None
     if not tensors:
         raise ModelError(f"{path} holds no tensors")
     for name, tensor in tensors.items():
@@ -108,6 +111,13 @@ def _open(path: Path) -> tuple[dict[str, ReaderTensor], dict[str, Any]]:
             known = ", ".join(each.name for each in READ)
             raise ModelError(f"{path}: tensor {name} is {tensor.tensor_type.name}, which is not built in; {known} are")
     return tensors, fields
+
+
+def _has_mark(path: Path) -> bool:
+    """Whether it begins as GGUF files do."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        return file.read(4) == b"GGUF"
+    return False
 
 
 def _shape(tensor: ReaderTensor) -> list[int]:
