@@ -275,6 +275,9 @@ def _serve(
     except BuildError as error:
         reporter.failed(str(error), error.hint)
         return error.code
+    except MemoryError as error:
+        reporter.failed(f"there is not enough memory to start: {one_line(error)}", "give fewer blocks, or free memory")
+        return 1
     except Exception as error:
         reporter.died(f"the engine could not start: {one_line(error)}")
         return 1
@@ -283,7 +286,8 @@ def _serve(
     try:
         server.publisher.start()
     except OSError as error:
-        reporter.failed(str(error), "")
+        said = str(error) if isinstance(error, PublishError) else f"no socket for viewers: {error.strerror or error}"
+        reporter.failed(said, "")
         close()
         return 1
     observe, control = server.publisher.places

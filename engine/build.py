@@ -124,7 +124,7 @@ def _build(
             block_bytes=block_size * kv_bytes_per_token(groups.planes, facts.kv_heads, facts.head_size, cache_dtype),
         )
     except DoesNotFit as error:
-        raise BuildError(str(error), "give fewer blocks, or free memory") from None
+        raise BuildError(str(error), error.hint) from None
     blocks = sized.blocks
     if sized.footprint is not None:
         say(f"memory: {sized.footprint}")
@@ -346,7 +346,7 @@ def _model(
     except ModelError as error:
         raise BuildError(str(error), MODELS_HINT) from None
     except DoesNotFit as error:
-        raise BuildError(f"{config.model} {error}", "free memory, or give a smaller model") from None
+        raise BuildError(f"{config.model} {error}", error.hint) from None
 
 
 def _forward(step: Progress, progress: Callable[[str, int, int | None], None]) -> None:

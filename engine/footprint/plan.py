@@ -6,7 +6,11 @@ from engine.footprint.room import Room
 
 
 class DoesNotFit(ValueError):
-    """The text is the sum: what is needed, and what there is."""
+    """The text is the sum: what is needed, and what there is; ``hint``: what to do about it."""
+
+    def __init__(self, sum_: str, hint: str = "give fewer blocks, or free memory") -> None:
+        super().__init__(sum_)
+        self.hint = hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,8 @@ def check_loading(room: Room, weights: int) -> None:
     """``weights`` are still to be loaded. Raises `DoesNotFit` where there is not so much."""
     if weights > room.available:
         raise DoesNotFit(
-            f"needs {gib(weights + room.own)} GiB: weights {gib(weights)} + runtime {gib(room.own)}, {_of(room)}"
+            f"needs {gib(weights + room.own)} GiB: weights {gib(weights)} + runtime {gib(room.own)}, {_of(room)}",
+            "free memory, or give a smaller model",
         )
 
 
@@ -61,7 +66,8 @@ def blocks_for_fraction(room: Room, needs: Needs, fraction: float) -> int:
     if blocks < needs.least:
         raise DoesNotFit(
             f"{_sum(room, needs, needs.least)}, of {fraction:g} of the {gib(room.total)} GiB of {room.what}, "
-            f"{gib(room.available)} GiB free"
+            f"{gib(room.available)} GiB free",
+            "give a larger share, or free memory",
         )
     return blocks
 
@@ -71,7 +77,8 @@ def blocks_in(size: float, needs: Needs) -> int:
     blocks = int(size) // needs.block
     if blocks < needs.least:
         raise DoesNotFit(
-            f"{gib(size)} GiB of KV has room for {blocks} blocks of {needs.block} bytes; the least is {needs.least}"
+            f"{gib(size)} GiB of KV has room for {blocks} blocks of {needs.block} bytes; the least is {needs.least}",
+            "give more",
         )
     return blocks
 

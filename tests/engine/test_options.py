@@ -1,6 +1,7 @@
 """Every option of the engine with values that make no sense: one line, exit code 2, before a model is loaded."""
 
 import argparse
+import errno
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -229,6 +231,43 @@ def test_streams_that_are_closed_or_full_and_an_environment_that_lacks_all(
     for process in engine_process:
         process.terminate()
         assert process.wait(60) == 0
+
+
+class _Builds(ModuleType):
+    """In place of `engine.build`: ``build`` raises ``fault``, or returns what cannot open sockets for it."""
+
+    class BuildError(Exception): ...
+
+    def __init__(self, fault: Exception) -> None:
+        super().__init__("engine.build")
+        self.fault = fault
+
+    def build(self, *_: object, **__: object) -> SimpleNamespace:
+        if isinstance(self.fault, MemoryError):
+            raise self.fault
+        return SimpleNamespace(
+            publisher=SimpleNamespace(start=self._start, stop=lambda why: None), close=lambda why: None
+        )
+
+    def _start(self) -> None:
+        raise self.fault
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (MemoryError("Unable to allocate 2.50 MiB"), "not enough memory to start: MemoryError: Unable to allocate 2.50 MiB (give fewer"),
+        (OSError(errno.EMFILE, "Too many open files"), "kvtop engine: no socket for viewers: Too many open files"),
+    ],
+)  # fmt: skip
+def test_what_the_system_has_not_enough_of_is_said_with_what_it_is_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, fault: Exception, words: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "engine.build", _Builds(fault))
+    assert program.main(["--model", "random"]) == 1
+    said = capsys.readouterr().err
+    assert words in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize("model", ["mine.gguf", "my-folder"])

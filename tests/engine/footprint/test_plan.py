@@ -90,12 +90,17 @@ def test_a_refusal_says_the_sum() -> None:
     assert str(refused.value) == (
         "needs 3.5 GiB: weights 0.5 + runtime 0.75 + KV 2.3, of the 2.0 GiB of the container's limit, 0 of which others have"
     )
+    assert "fewer blocks" in refused.value.hint
     with pytest.raises(
         DoesNotFit, match=r"^needs 1\.3 GiB: .*, of 0\.5 of the 2\.0 GiB of the container's limit, 1\.0 GiB free$"
-    ):
+    ) as refused:
         blocks_for_fraction(room, need, 0.5)
-    with pytest.raises(DoesNotFit, match=r"^0\.05 GiB of KV has room for 0 blocks of 107374182 bytes; the least is 1$"):
+    assert "larger share" in refused.value.hint
+    with pytest.raises(
+        DoesNotFit, match=r"^0\.05 GiB of KV has room for 0 blocks of 107374182 bytes; the least is 1$"
+    ) as refused:
         blocks_in(0.05 * GIB, need)
+    assert refused.value.hint == "give more"
 
 
 def test_the_sum_is_one_line() -> None:

@@ -124,7 +124,9 @@ def test_a_file_that_is_no_gguf_is_refused_in_a_sentence(tmp_path: Path, content
 def test_a_torn_model_is_refused(model_file: Path) -> None:
     with model_file.open("r+b") as file:
         file.truncate(model_file.stat().st_size - 2000)
-    with pytest.raises(ModelError, match="is not a readable GGUF file: it ends too early, as while it is still being copied"):
+    with pytest.raises(
+        ModelError, match="is not a readable GGUF file: it ends too early, as while it is still being copied"
+    ):
         read_gguf(model_file)
 
 
