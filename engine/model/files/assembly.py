@@ -27,7 +27,7 @@ def _layer(config: ModelConfig, place: Placer, names: TensorNames, number: int) 
     width, kv_width, inner = config.query_heads * size, config.kv_heads * size, config.feed_forward
     heads = {"query": config.query_heads, "key": config.kv_heads} if names.interleaved else {}
 
-    def joined(inputs: int, **outputs: int) -> tuple[Tensor, Tensor | None]:
+    def joined(projection: Projection, inputs: int, **outputs: int) -> tuple[Tensor, Tensor | None]:
         """A projection's weights, and its biases if it has any."""
 
         def take(kind: str, *columns: int) -> Tensor:
@@ -38,15 +38,15 @@ def _layer(config: ModelConfig, place: Placer, names: TensorNames, number: int) 
                 )
             )
 
-        return take("weight", inputs), take("bias") if _PROJECTIONS[next(iter(outputs))] in config.biases else None
+        return take("weight", inputs), take("bias") if projection in config.biases else None
 
     def norm(part: str, length: int = hidden) -> Tensor:
         return place.take(Part(names.of(part, number), (length,)), plus=names.norm_offset)
 
-    qkv, qkv_bias = joined(hidden, query=width, key=kv_width, value=kv_width)
-    attention_out, attention_out_bias = joined(width, attention_out=hidden)
-    gate_up, gate_up_bias = joined(hidden, gate=inner, up=inner)
-    down, down_bias = joined(inner, down=hidden)
+    qkv, qkv_bias = joined("qkv", hidden, query=width, key=kv_width, value=kv_width)
+    attention_out, attention_out_bias = joined("attention_out", width, attention_out=hidden)
+    gate_up, gate_up_bias = joined("gate_up", hidden, gate=inner, up=inner)
+    down, down_bias = joined("down", inner, down=hidden)
     qk_norm = None
     if config.qk_norm:
         query, key = norm("query_norm", size), norm("key_norm", size)
@@ -66,12 +66,3 @@ def _layer(config: ModelConfig, place: Placer, names: TensorNames, number: int) 
         post_attention_norm=norm("post_attention_norm") if config.post_norms else None,
         post_feed_forward_norm=norm("post_feed_forward_norm") if config.post_norms else None,
     )
-
-
-_PROJECTIONS: dict[str, Projection] = {
-    "query": "qkv",
-    "attention_out": "attention_out",
-    "gate": "gate_up",
-    "down": "down",
-}
-"""By their first part."""
