@@ -7,6 +7,7 @@ from kvtop.bench.memory import resident_bytes, server_pid
 from kvtop.bench.result import Cell
 from kvtop.load.arrivals import Closed
 from kvtop.load.driver import Limits, Tally
+from kvtop.load.machine import room_for
 from kvtop.load.plan import synthetic
 from kvtop.load.result import LoadResult
 from kvtop.load.run import Settings, run_load
@@ -47,7 +48,12 @@ async def measure(
         Settings(
             url=url,
             plan=lambda _: (plan, Closed(cell.streams)),
-            limits=Limits(MOST_SECONDS, form.requests, warmup_requests=form.warmup_requests),
+            limits=Limits(
+                MOST_SECONDS,
+                form.requests,
+                open_requests=room_for(cell.streams),
+                warmup_requests=form.warmup_requests,
+            ),
             seed=seed,
             model=model,
             token=token,

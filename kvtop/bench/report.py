@@ -42,6 +42,16 @@ def figures(result: BenchResult) -> Table:
     return headings, rows
 
 
+def failures(result: BenchResult) -> list[str]:
+    """A sentence for each server and kind of failure, with one example."""
+    found: dict[tuple[str, str], tuple[int, str]] = {}
+    for run in result.runs:
+        for failed in run.load.failures:
+            count, example = found.get((run.server, failed.kind), (0, failed.example))
+            found[run.server, failed.kind] = count + failed.count, example
+    return [f"{server}: {kind} x{count}: {example}" for (server, kind), (count, example) in found.items()]
+
+
 def ratios(result: BenchResult) -> Table:
     """Each server over the first, round by round: the median, the least and the most of all rounds."""
     base, *others = result.servers

@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     )
     began = datetime.now(UTC).isoformat(timespec="seconds")
     runs: list[Run] = []
-    ended = 0
+    ended, fault = 0, None
     try:
         with signals_raise():
             for run in _serving(options, form) if options.kind == "serving" else _compare(options, form):
@@ -49,10 +49,16 @@ def run(options: argparse.Namespace) -> int:
         if not runs:
             raise
         ended = stop.code if isinstance(stop.code, int) else 1
+    except UserError as error:
+        if not runs:
+            raise
+        fault = error  # nor is it where a server ends half-way
     result = BenchResult(kind=options.kind, began=began, command=_command(), notes=dict(options.note), runs=runs)
     sys.stdout.write(result.dumps() if options.json else _tables(result))
     if target is not None:
         write_result(target, result.dumps())
+    if fault is not None:
+        raise fault
     return ended or (0 if all(run.load.counts["finished"] for run in runs) else 1)
 
 
@@ -175,6 +181,7 @@ def _tables(result: BenchResult) -> str:
         parts.append(
             f"the published study's own figures: {low:.2f} to {high:.2f} output tokens/s, on a machine of its own"
         )
+    parts += [f"failed: {one_line(line)}" for line in report.failures(result)]
     told = dict.fromkeys(doubt for run in result.runs for doubt in doubts(run.load))
     parts += [f"note: {one_line(doubt)}" for doubt in told]
     return "\n\n".join(parts) + "\n"

@@ -39,7 +39,7 @@ async def ask(http: httpx.AsyncClient, model: str | None) -> ServerFacts:
         response = await http.get("/v1/models", timeout=ANSWER_WITHIN)
     except httpx.HTTPError as error:
         why = system_error(error) or one_line(error) or type(error).__name__
-        raise UserError(f"no server answers at {http.base_url}: {why}", "kvtop load http://127.0.0.1:8000") from None
+        raise UserError(f"no server answers at {http.base_url}: {why}", "is it started, and listens there?") from None
     if response.status_code == 503:
         said = error_text(_object(response))
         raise UserError(

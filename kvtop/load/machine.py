@@ -36,7 +36,7 @@ def room_for(asked: int | None) -> int:
     if room < 1 or (asked is not None and room < asked):
         raise UserError(
             f"this process may have {soft} files open, which is too few for {wanted} requests at a time",
-            "ulimit -n, or fewer: --open N",
+            "allow more with ulimit -n, or ask for fewer",
         )
     return min(wanted, room)
 

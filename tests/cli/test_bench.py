@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.run import assert_one_line, environment, kvtop
 from tests.load.served import served  # noqa: F401
-from tests.load.server import Server
+from tests.load.server import Call, Server, well
 from tests.publish.kit import wait_until
 
 
@@ -79,6 +79,30 @@ def test_ctrl_c_keeps_what_was_measured(folder: Path, served: Server) -> None:  
     assert len(runs) >= 2
     assert all(run["load"]["counts"]["finished"] == 16 for run in runs)
     assert bench.returncode == 128 + signal.SIGINT
+
+
+def test_a_server_that_ends_half_way_costs_nothing_of_what_was_measured(
+    folder: Path,
+    served: Server,  # noqa: F811
+) -> None:
+    async def goes(call: Call) -> None:
+        served.models_status = 500
+        await call.answer(500, {"error": {"message": "out of memory"}})
+
+    few = ("--streams", "1", "--requests", "2", "--warmup-requests", "0", "--rounds", "9", "--output-tokens", "4")
+    served._script = iter([well] * 7 + [goes])
+    kept = folder / "c.json"
+    done = kvtop(folder, "bench", "compare", f"a={served.url}", f"b={served.url}", *few, "-o", str(kept))
+    assert_one_line(done, 1, "answers with HTTP 500")
+    assert "a: http_5xx x1: HTTP 500: out of memory" in done.stdout
+    assert [run["load"]["counts"]["finished"] for run in read(kept)["runs"]] == [2, 2, 2, 1]
+
+
+def test_more_streams_than_a_load_has_open_otherwise(folder: Path, served: Server) -> None:  # noqa: F811
+    few = ("--streams", "1001", "--requests", "2", "--warmup-requests", "0", "--output-tokens", "4")
+    done = kvtop(folder, "bench", "serving", served.url, "--prompt-tokens", "8", *few, "--json")
+    (run,) = json.loads(done.stdout)["runs"]
+    assert (run["load"]["counts"]["finished"], run["load"]["counts"]["failed"]) == (2, 0), done.stderr
 
 
 def test_a_server_that_runs_is_measured_as_it_is(folder: Path, served: Server) -> None:  # noqa: F811
