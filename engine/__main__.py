@@ -285,8 +285,11 @@ def _serve(
     serving.append(server)
     try:
         server.publisher.start()
-    except OSError as error:
-        said = str(error) if isinstance(error, PublishError) else f"no socket for viewers: {error.strerror or error}"
+    except (
+        PublishError,
+        OSError,
+    ) as error:  # the name was free before the model was loaded; another may have it by now
+        said = f"no socket for viewers: {error.strerror or error}" if isinstance(error, OSError) else str(error)
         reporter.failed(said, "")
         close()
         return 1

@@ -18,6 +18,7 @@ import pytest
 from engine import __main__ as program
 from engine.config import EngineConfig
 from kvtop.cli import build_parser
+from kvtop.publish import PublishError
 from kvtop.sources.discover import live_engines
 
 NUMBERS = ("", "x", "-1", "nan", "inf", "-inf", "1e400", "9" * 5000, "0x10", "½")
@@ -258,6 +259,7 @@ class _Builds(ModuleType):
     [
         (MemoryError("Unable to allocate 2.50 MiB"), "not enough memory to start: MemoryError: Unable to allocate 2.50 MiB (give fewer"),
         (OSError(errno.EMFILE, "Too many open files"), "kvtop engine: no socket for viewers: Too many open files"),
+        (PublishError("an engine named x is running"), "kvtop engine: an engine named x is running"),
     ],
 )  # fmt: skip
 def test_what_the_system_has_not_enough_of_is_said_with_what_it_is_for(
