@@ -41,18 +41,26 @@ class Publisher:
         self._server: Server | None = None
 
     def start(self) -> None:
-        """Bind both sockets. Raises `PublishError` in one sentence when that cannot be."""
-        self._claim = claim_place(self._folder, self.hello.engine.name)
-        self._server = Server(
-            self._claim.observe,
-            self._claim.control,
-            self.hello,
-            self._ring,
-            self._commands,
-            self._waker,
-            self._schedule.want,
-        )
-        self._server.start()
+        """Bind both sockets. Raises `PublishError` in one sentence when that cannot be, and OSError where the process may have
+        no more files."""
+        claim = claim_place(self._folder, self.hello.engine.name)
+        try:
+            server = Server(
+                claim.observe,
+                claim.control,
+                self.hello,
+                self._ring,
+                self._commands,
+                self._waker,
+                self._schedule.want,
+            )
+            server.start()
+        except BaseException:
+            claim.observe.close()
+            claim.control.close()
+            claim.release()
+            raise
+        self._claim, self._server = claim, server
 
     def rehello(self, hello: Hello) -> None:
         """Greet those who come from now on with ``hello``: facts about the same engine that have changed."""

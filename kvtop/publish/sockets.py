@@ -73,7 +73,8 @@ class Claim:
     """A name in a folder, held by a lock file for as long as the engine lives, with both sockets listening."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        """Raises `PublishError`. A live engine's sockets are never touched."""
+        """Raises `PublishError`, or OSError where the process may have no more files; the name is free again then. A live
+        engine's sockets are never touched."""
         self.name = name
         self.observe_path = observe_path(folder, name)
         self.control_path = control_path(folder, name)
@@ -86,10 +87,10 @@ class Claim:
             self.observe = self._listen(self.observe_path)
             try:
                 self.control = self._listen(self.control_path)
-            except PublishError:
+            except BaseException:
                 self.observe.close()
                 raise
-        except PublishError:
+        except BaseException:
             self.release()
             raise
 

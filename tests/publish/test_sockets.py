@@ -1,11 +1,14 @@
 """Who may open a name, and what is left of it afterwards."""
 
+import errno
 import os
+import selectors
 import socket
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,6 +124,33 @@ def test_a_socket_that_somebody_put_in_our_place_is_not_removed(folder: Path) ->
     _dead_socket(folder / "toy.sock")
     publisher.stop("done")
     assert [p.name for p in folder.iterdir()] == ["toy.sock"]
+
+
+@pytest.mark.parametrize("lacks", ["the first socket", "the second", "what looks at them"])
+def test_where_files_are_short_the_name_stays_free(folder: Path, monkeypatch: pytest.MonkeyPatch, lacks: str) -> None:
+    """A program that makes room and tries again gets it."""
+    made, wanted, real = [], {"the first socket": 0, "the second": 1}.get(lacks), socket.socket
+
+    def short(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    def some(*given: Any) -> socket.socket:
+        made.append(given)
+        if len(made) - 1 == wanted:
+            short()
+        return real(*given)
+
+    publisher = Publisher(hello("toy"), folder)
+    with monkeypatch.context() as patched:
+        if wanted is None:
+            patched.setattr(selectors, "DefaultSelector", short)
+        else:
+            patched.setattr(socket, "socket", some)
+        with pytest.raises(OSError, match="Too many open files"):
+            publisher.start()
+    assert list(folder.iterdir()) == []
+    publisher.start()
+    publisher.stop()
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "x.ctl", "a b", "n" * 65])
