@@ -14,7 +14,7 @@ from kvtop.bench.measure import measure
 from kvtop.bench.result import BenchResult, Cell, Run
 from kvtop.commands.child import EngineChild, require_engine
 from kvtop.commands.load_progress import LoadProgress
-from kvtop.commands.load_target import TOKEN, new_file, server_url, warn_of_others, write_result
+from kvtop.commands.load_target import bearer_token, new_file, server_url, warn_of_others, write_result
 from kvtop.commands.progress import ProgressLine
 from kvtop.commands.table import table
 from kvtop.commands.target import place_fault
@@ -120,7 +120,7 @@ def _measured(
                 form,
                 seed=_seed(options.seed, number, cell),
                 model=model,
-                token=os.environ.get(TOKEN) or None,
+                token=bearer_token(),
                 notes=dict(options.note),
                 command=tuple(_command()),
                 on_tick=progress,

@@ -3,14 +3,13 @@
 import argparse
 import asyncio
 import math
-import os
 import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from kvtop.commands.load_progress import LoadProgress
-from kvtop.commands.load_target import TOKEN, new_file, server_url, warn_of_others, write_result
+from kvtop.commands.load_target import bearer_token, new_file, server_url, warn_of_others, write_result
 from kvtop.commands.table import table
 from kvtop.errors import UserError, one_line
 from kvtop.load import report
@@ -59,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         bounds=options.slo,
         notes=dict(options.note),
         command=("kvtop", *sys.argv[1:]),
-        token=os.environ.get(TOKEN) or None,
+        token=bearer_token(),
     )
     result, stopped_by = measured(settings)
     # First what cannot fail: a disk that is full then costs no load.

@@ -4,6 +4,7 @@ import sys
 from collections import Counter
 from typing import TextIO
 
+from kvtop.commands.rewritten import RewrittenLine
 from kvtop.load.driver import Tally
 from kvtop.load.sample import Sample
 
@@ -12,17 +13,15 @@ class LoadProgress:
     """``what`` stands before it, where loads follow upon each other."""
 
     def __init__(self, stream: TextIO | None = None, what: str = "") -> None:
-        self._stream = sys.stderr if stream is None else stream
-        self._terminal = self._stream.isatty()
+        self._line = RewrittenLine(sys.stderr if stream is None else stream)
         self._what = what
-        self._open = False
         self._looked = 0
         self._ended: Counter[str] = Counter()
         self._pending: list[Sample] = []
 
     def __call__(self, tally: Tally) -> None:
         """Looks at what is new since the last call, and at what was open then: long loads have many samples."""
-        if not self._terminal:
+        if not self._line.terminal:
             return
         self._pending += tally.samples[self._looked :]
         self._looked = len(tally.samples)
@@ -33,27 +32,17 @@ class LoadProgress:
             else:
                 self._ended["answered" if sample.failure is None else sample.failure.value] += 1
         self._pending = still
-        self._put(f"\r\x1b[K{line(tally, self._ended, self._what)}")
-        self._open = True
+        self._line.show(line(tally, self._ended, self._what))
 
     def close(self) -> None:
-        if self._open:
-            self._put("\r\x1b[K")
-            self._open = False
-
-    def _put(self, text: str) -> None:
-        try:
-            self._stream.write(text)
-            self._stream.flush()
-        except OSError:
-            self._terminal = False  # Nobody looks any more.
+        self._line.clear()
 
 
 def line(tally: Tally, ended: Counter[str], before: str = "") -> str:
-    """At most 79 cells: the most important first."""
+    """The most important first: what there is no room for is cut off."""
     if before:
-        return f"{before}: {ended['answered']} answered in {tally.elapsed:.0f} s"[:79]
+        return f"{before}: {ended['answered']} answered in {tally.elapsed:.0f} s"
     what = "sending" if tally.issuing else "waiting for the last"
     failed = ", ".join(f"{kind} {count}" for kind, count in ended.items() if kind != "answered" and count)
     text = f"{tally.elapsed:.0f} of {tally.limits.seconds:g} s, {what}: {len(tally.samples)} sent, {tally.open_now} open, {ended['answered']} answered"
-    return (f"{text}, {failed}" if failed else text)[:79]
+    return f"{text}, {failed}" if failed else text

@@ -1,5 +1,6 @@
 """Which server ``kvtop load`` means: a URL, or the place where a running engine of that name serves HTTP."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -34,6 +35,14 @@ def server_url(target: str) -> str:
 
 def _http(found: Found) -> str | None:
     return None if found.hello is None else found.hello.engine.http
+
+
+def bearer_token() -> str | None:
+    """That of the environment; None where there is none. Raises `UserError` for what no header could carry."""
+    token = os.environ.get(TOKEN, "").strip()
+    if not (token.isascii() and token.isprintable()) or " " in token:
+        raise UserError(f"{TOKEN} has characters that no bearer token has", "printable ASCII without spaces", 2)
+    return token or None
 
 
 def warn_of_others(url: str) -> None:

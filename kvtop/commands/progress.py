@@ -5,6 +5,7 @@ import time
 from typing import TextIO
 
 from kvtop.commands.child import Progress
+from kvtop.commands.rewritten import RewrittenLine
 
 _EVERY_TERMINAL = 0.1
 _EVERY_LOG = 5.0
@@ -14,12 +15,10 @@ class ProgressLine:
     """Call it with each report; `close` before anything else is written to the same stream."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = sys.stderr if stream is None else stream
-        self._terminal = self._stream.isatty()
+        self._line = RewrittenLine(sys.stderr if stream is None else stream)
         self._what = ""
         self._shown = 0.0
         self._began = (0.0, 0)  # when this step began, and how many bytes were there already
-        self._open = False
 
     def __call__(self, progress: Progress) -> None:
         now = time.monotonic()
@@ -29,20 +28,18 @@ class ProgressLine:
             self._what = progress.what
             self._began = (now, progress.done)
         done = progress.total is not None and progress.done >= progress.total
-        if new or done or now - self._shown >= (_EVERY_TERMINAL if self._terminal else _EVERY_LOG):
+        if new or done or now - self._shown >= (_EVERY_TERMINAL if self._line.terminal else _EVERY_LOG):
             self._shown = now
             self._write(self._text(progress, now))
 
     def note(self, text: str) -> None:
         """One sentence on a line of its own."""
         self.close()
-        self._put(f"kvtop: {text}\n")
+        self._line.put(f"kvtop: {text}\n")
 
     def close(self) -> None:
         """Ends the line that is being rewritten."""
-        if self._open:
-            self._put("\n")
-            self._open = False
+        self._line.end()
 
     def _text(self, progress: Progress, now: float) -> str:
         if progress.total is None and not progress.done:
@@ -58,15 +55,7 @@ class ProgressLine:
         return " ".join(parts)
 
     def _write(self, text: str) -> None:
-        if self._terminal:
-            self._put(f"\r\x1b[K{text}")
-            self._open = True
+        if self._line.terminal:
+            self._line.show(text)
         else:
-            self._put(f"{text}\n")
-
-    def _put(self, text: str) -> None:
-        try:
-            self._stream.write(text)
-            self._stream.flush()
-        except OSError:
-            pass  # Progress is a courtesy; whoever closed stderr does not want it.
+            self._line.put(f"{text}\n")

@@ -46,6 +46,8 @@ async def ask(http: httpx.AsyncClient, model: str | None) -> ServerFacts:
             f"{http.base_url} does not serve yet, or no more: {said or 'HTTP 503'}", "wait for it, then again"
         )
     if response.status_code in (401, 403):
+        if "authorization" in http.headers:
+            raise UserError(f"{http.base_url} does not take this token", "put another into KVTOP_LOAD_TOKEN")
         raise UserError(f"{http.base_url} asks for a token", "put it into KVTOP_LOAD_TOKEN")
     if response.status_code != 200 and (model is None or response.status_code != 404):
         raise UserError(

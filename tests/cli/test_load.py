@@ -126,6 +126,28 @@ def test_a_result_that_cannot_be_written_leaves_no_file_and_says_which(folder: P
     assert not list(folder.glob("*.json*"))
 
 
+@pytest.mark.parametrize(
+    ("token", "code", "words"),
+    [
+        ("", 1, ["asks for a token", "KVTOP_LOAD_TOKEN"]),
+        ("no", 1, ["does not take this token"]),
+        ("clé", 2, ["KVTOP_LOAD_TOKEN has characters"]),
+        ("a b", 2, ["KVTOP_LOAD_TOKEN has characters"]),
+    ],
+)
+def test_a_token_that_is_asked_for(
+    folder: Path,
+    server: Server,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    token: str,
+    code: int,
+    words: list[str],
+) -> None:
+    server.models_status = 401
+    monkeypatch.setenv("KVTOP_LOAD_TOKEN", token)
+    assert_one_line(kvtop(folder, "load", server.url), code, *words)
+
+
 def test_more_streams_than_may_be_open_are_refused(folder: Path, server: Server) -> None:  # noqa: F811
     done = kvtop(folder, "load", server.url, "--streams", "9", "--open", "8")
     assert_one_line(done, 2, "9 streams", "8 may be at a time", "--open 9")

@@ -1,9 +1,13 @@
 """The line that says how a load stands."""
 
 import io
-from collections import Counter
+import os
 
-from kvtop.commands.load_progress import LoadProgress, line
+import pytest
+
+from kvtop.commands.child import Progress
+from kvtop.commands.load_progress import LoadProgress
+from kvtop.commands.progress import ProgressLine
 from kvtop.load.driver import Limits, Tally
 from kvtop.load.sample import Failure, Sample
 
@@ -38,13 +42,21 @@ def test_it_tells_what_has_come_of_all_that_was_sent_whenever_it_is_asked() -> N
     assert terminal.getvalue().endswith("\r\x1b[K")
 
 
-def test_it_never_wraps() -> None:
-    tally = Tally(0.0, Limits(99_999.0), [sample(0)] * 99, open_now=999, elapsed=88_888.0)
-    assert len(line(tally, Counter({failure.value: 9999 for failure in Failure}))) <= 79
-    assert (
-        len(line(tally, Counter(), "http://a.very.long.name.of.a.server:80000, 2 threads: 16 streams, 512/64 tokens"))
-        <= 79
-    )
+@pytest.mark.parametrize("columns", [20, 80, None])
+def test_it_never_wraps(monkeypatch: pytest.MonkeyPatch, columns: int | None) -> None:
+    """``columns``: of the terminal; None: it does not say."""
+    monkeypatch.setattr("os.get_terminal_size", lambda _: os.terminal_size((columns or 0, 24)))
+    monkeypatch.setattr(Terminal, "fileno", lambda _: 2, raising=False)
+    samples = [sample(number, failure=failure) for number, failure in enumerate([*Failure] * 9)]
+    tally = Tally(0.0, Limits(99_999.0), samples, open_now=999, elapsed=88_888.0)
+    long = "http://a.very.long.name.of.a.server:80000, 2 threads: 16 streams, 512/64 tokens"
+    for what in ("", long):
+        terminal = Terminal()
+        LoadProgress(terminal, what)(tally)
+        assert len(terminal.getvalue().removeprefix("\r\x1b[K")) == (columns or 80) - 1
+    terminal = Terminal()
+    ProgressLine(terminal)(Progress(f"fetching {long}", 3_000_000, 9_000_000))
+    assert len(terminal.getvalue().removeprefix("\r\x1b[K")) == (columns or 80) - 1
 
 
 def test_without_a_terminal_it_is_quiet() -> None:
