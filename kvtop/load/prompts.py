@@ -51,8 +51,14 @@ class Writer:
         self._segment = lru_cache(maxsize=4096)(self._write)
 
     def text(self, prompt: Prompt) -> str:
-        """It begins with a blank, as every word does, so that the first one costs what it costs elsewhere."""
-        return "".join(self._segment(segment) for segment in prompt)
+        """It begins with a blank, as every word does, so that the first one costs what it costs elsewhere.
+
+        Of what is shorter than any word it is one word all the same: servers refuse prompts of nothing.
+        """
+        text = "".join(self._segment(segment) for segment in prompt)
+        if text or not prompt_tokens(prompt):
+            return text
+        return f" {random.Random(prompt[-1].key).choice(self._cheapest)}"
 
     def cost(self, text: str) -> float:
         """What `text` costs by the table."""

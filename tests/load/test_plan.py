@@ -27,6 +27,14 @@ def test_a_prompt_costs_what_its_segments_say(segments: list[Segment]) -> None:
     assert all(word for word in EXACT.text(prompt).split(" ")[1:])
 
 
+@pytest.mark.parametrize("tokens", [1, 2, 3])
+def test_a_prompt_that_is_shorter_than_any_word_is_one_word_and_not_nothing(tokens: int) -> None:
+    letters = Writer({word: len(word) + 1.0 for word in WORDS}, exact=False)
+    texts = [letters.text((Segment("", 0), Segment(f"{key}", tokens))) for key in range(9)]
+    assert {len(text.split()) for text in texts} == {1}
+    assert letters.text(()) == letters.text((Segment("", 0),)) == "", "no system prompt was asked for"
+
+
 @given(st.text(max_size=5), st.integers(20, 300), st.integers(0, 200))
 def test_a_shorter_piece_of_a_block_is_how_it_begins(key: str, tokens: int, more: int) -> None:
     short, long = (EXACT.text((Segment(key, size),)).split() for size in (tokens, tokens + more))
