@@ -79,7 +79,7 @@ def test_every_key_is_answered(state: Callable[[Bench], Awaitable[None]], tmp_pa
                         b.screen.hint("")
                         await b.pilot.pause()
                         before = seen(b)
-                        await b.press(action.keys[0])
+                        await b.pilot.press(action.keys[0])  # `answered` waits for the rest
                         if not await answered(b, before):
                             silent.append(f"{place}: {action.keys[0]}, {action.help}")
             assert silent == []
