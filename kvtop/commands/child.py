@@ -186,7 +186,7 @@ class EngineChild:
             process.wait()
             for path in self._sockets:
                 remove_if_dead(path)
-        if process.returncode == 0:
+        if process.returncode == 0 or _is_empty(self.log):
             self.log.unlink(missing_ok=True)
         return process.returncode
 
@@ -247,6 +247,13 @@ def _progress(report: dict[str, Any]) -> Progress:
         done if isinstance(done, int) and done >= 0 else 0,
         total if isinstance(total, int) and total > 0 else None,
     )
+
+
+def _is_empty(path: Path) -> bool:
+    """Also where there is none."""
+    with contextlib.suppress(OSError):
+        return path.stat().st_size == 0
+    return True
 
 
 def _last_line(path: Path) -> str:

@@ -139,3 +139,4 @@ def test_our_own_engine_is_started_with_each_number_of_threads(folder: Path) -> 
 
 def test_an_engine_that_cannot_start_is_one_line(folder: Path) -> None:
     assert_one_line(kvtop(folder, "bench", "serving", "--model", "/none.gguf", "--threads", "1"), 1, "none.gguf")
+    assert not list(folder.iterdir()), "a log without a word in it is left to nobody"
