@@ -51,7 +51,7 @@ async def ask(http: httpx.AsyncClient, model: str | None) -> ServerFacts:
         raise UserError(f"{http.base_url} asks for a token", "put it into KVTOP_LOAD_TOKEN")
     if response.status_code != 200 and (model is None or response.status_code != 404):
         raise UserError(
-            f"{http.base_url}v1/models answers with HTTP {response.status_code}", "is it an OpenAI-compatible server?"
+            f"{response.request.url} answers with HTTP {response.status_code}", "is it an OpenAI-compatible server?"
         )
     listed = _object(response).get("data")
     entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []

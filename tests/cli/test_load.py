@@ -148,6 +148,17 @@ def test_a_token_that_is_asked_for(
     assert_one_line(kvtop(folder, "load", server.url), code, *words)
 
 
+@pytest.mark.parametrize("path", ["", "/", "/nope"])
+def test_a_server_of_another_kind_is_named_by_the_address_that_was_asked(
+    folder: Path,
+    server: Server,  # noqa: F811
+    path: str,
+) -> None:
+    server.models_status = 404
+    asked = f"{server.url}{path.rstrip('/')}/v1/models"
+    assert_one_line(kvtop(folder, "load", server.url + path), 1, f"kvtop: {asked} answers with HTTP 404")
+
+
 def test_more_streams_than_may_be_open_are_refused(folder: Path, server: Server) -> None:  # noqa: F811
     done = kvtop(folder, "load", server.url, "--streams", "9", "--open", "8")
     assert_one_line(done, 2, "9 streams", "8 may be at a time", "--open 9")
