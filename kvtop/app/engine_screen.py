@@ -45,7 +45,7 @@ from panels.requests import RequestsPanel
 DIALOG_FPS = 4.0
 """Behind a dialog the whole screen is composed anew for every change, so it moves slower."""
 
-LIVE_FPS = 40.0
+LIVE_FPS = 30.0
 """Frames a second asked of the engine: twice the screen's, so that none waits long for its turn."""
 
 STILL_FPS = 1.0

@@ -27,7 +27,7 @@ class Sharers:
             changed = rows.journal.since(min(self._seen, rows.version))
         if changed is None:
             self._wanted = wanted
-            self._held = {num: held for num, row in rows.items() if (held := self._of(row))}
+            self._held = self._among(rows)
         else:
             for num in changed:
                 row = rows.get(num)
@@ -43,8 +43,14 @@ class Sharers:
                 found.setdefault(block, []).append(num)
         return found
 
+    def _among(self, rows: Rows) -> dict[int, frozenset[int]]:
+        wanted = self._wanted
+        if len(wanted) == 1:
+            # Looking for one number is three times as fast as looking up all of them; and of many requests most wait and
+            # hold nothing, which must not cost a call each.
+            (block,) = wanted
+            return {num: wanted for num, row in rows.items() if (table := row.table) and block in table}
+        return {num: held for num, row in rows.items() if row.table and (held := wanted.intersection(row.table))}
+
     def _of(self, row: RequestRow) -> frozenset[int]:
-        if len(self._wanted) == 1:
-            # Looking for one number is three times as fast as looking up all of them.
-            return self._wanted if next(iter(self._wanted)) in row.table else frozenset()
         return self._wanted.intersection(row.table)

@@ -1,6 +1,7 @@
 """What the screen should show, what the terminal shows, and the shortest bytes from one to the other."""
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -266,20 +267,22 @@ def _by_look(runs: Iterable[Run], looks: Sequence[Look]) -> list[Run]:
 
 def _move(at_y: int, at_x: int, y: int, x: int) -> str:
     """The shortest cursor movement from one place (-1 if unknown) to another."""
+    if at_y == y:
+        return _along(at_x, x)
     if y == 0 and x == 0:
         return "\x1b[H"
     best = f"\x1b[{y + 1}H" if x == 0 else f"\x1b[{y + 1};{x + 1}H"
     if at_y < 0:
         return best
     column = _along(at_x, x)
-    if at_y == y:
-        return column if len(column) < len(best) else best
     down = y - at_y
     row = f"\x1b[{abs(down) if abs(down) > 1 else ''}{'B' if down > 0 else 'A'}"
     return row + column if len(row) + len(column) < len(best) else best
 
 
+@lru_cache(4096)
 def _along(at_x: int, x: int) -> str:
+    """Remembered: a frame takes a hundred such steps, and mostly the same ones."""
     distance = x - at_x
     if distance == 0:
         return ""

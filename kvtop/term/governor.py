@@ -2,8 +2,8 @@
 
 from typing import Final
 
-LADDER: Final = (20.0, 10.0, 5.0, 2.0)
-"""Frames a second, best first."""
+LADDER: Final = (15.0, 10.0, 5.0, 2.0)
+"""Frames a second, best first. Above fifteen nobody sees more, and whoever shares the machine with the engine pays for it."""
 
 BACKLOG_LIMIT: Final = 2
 """Frames that may wait for the terminal."""

@@ -1,5 +1,6 @@
 """What holds the engine back just now, in one line: KV blocks, compute, or a rule."""
 
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from kvtop.protocol import Verdict
@@ -23,6 +24,8 @@ _PARTS: Final = {
     "ledger": "the ledger's checks",
 }
 """What each part of an iteration's time is spent on."""
+
+_of_parts: Final = attrgetter(*_PARTS)
 
 _BLOCKS: Final = ("needs_blocks", "never_fits", "after_preemption", "resume_gate")
 
@@ -103,8 +106,9 @@ def batch_text(state: EngineState) -> str:
 def spent(state: EngineState) -> dict[str, float]:
     """Milliseconds an iteration, by part of `Durations` and as a mean of the latest; empty where it is not exposed."""
     timings = list(state.durations)[-OVER:]
-    iterations = sum(timing.iterations for timing in timings)
-    sums = {name: sum(getattr(timing.durations, name) or 0.0 for timing in timings) for name in _PARTS}
+    iterations = sum([timing.iterations for timing in timings])
+    parts = zip(*[_of_parts(timing.durations) for timing in timings], strict=True)
+    sums = {name: sum([ms or 0.0 for ms in spent]) for name, spent in zip(_PARTS, parts, strict=False)}
     return {name: ms / iterations for name, ms in sums.items()} if iterations and any(sums.values()) else {}
 
 

@@ -77,8 +77,9 @@ class BigEngine:
             counters=self._counters(),
         )
 
-    def frame(self, *, events: int = 2, changes: int = CHANGES) -> IterationFrame:
-        """The next iteration: ``changes`` blocks and as many requests differ, ``events`` things happened."""
+    def frame(self, *, events: int = 2, changes: int = CHANGES, requests: int | None = None) -> IterationFrame:
+        """The next iteration: ``changes`` blocks and as many ``requests`` (those that run at most) differ, ``events``
+        things happened."""
         self.seq += 1
         self.iteration += 1
         self.mono += STEP_S
@@ -94,7 +95,7 @@ class BigEngine:
             queue=self._queue(),
             verdict=self._verdict(),
             blocks=[self._block(block, 1 + self._random.randrange(3)) for block in blocks],
-            requests=self._requests(changes),
+            requests=self._requests(changes if requests is None else requests),
             events=[self._event() for _ in range(events)],
             gauges=self._gauges(),
             counters=self._counters(),

@@ -128,6 +128,15 @@ class Engine:
     def _wanted(self) -> bool:
         return self.publisher.keyframe_due() and self.publisher._schedule._wanted
 
+    def ready(self, within: float = 120.0) -> None:
+        """Waits for its first keyframe: a large one takes seconds to make, on a core that a viewer would start on."""
+        until = time.monotonic() + within
+        while self.publisher.keyframe_due():
+            if time.monotonic() > until:
+                raise TimeoutError("the engine made no keyframe")
+            time.sleep(0.05)
+        time.sleep(1.0)
+
     def say(self, status: str) -> None:
         """Tells a new status, and nothing more while it is not `busy`."""
         self.busy = False

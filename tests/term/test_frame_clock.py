@@ -41,7 +41,7 @@ def test_the_slowest_reason_counts_and_zero_pauses() -> None:
     assert clock.paused
     clock.limit("suspended", None)
     clock.limit("blurred", None)
-    assert clock.fps == clock.governor.fps == 20
+    assert clock.fps == clock.governor.fps == 15
 
 
 def test_the_governor_hears_of_the_backlog_and_of_the_cost_since_the_last_tick() -> None:
@@ -50,7 +50,7 @@ def test_the_governor_hears_of_the_backlog_and_of_the_cost_since_the_last_tick()
     clock = FrameClock(Ticks(), governor=Governor(), backlog=lambda: next(backlog), cpu=lambda: next(cpu))
     for frame in range(4):
         clock.step(frame / 20)
-    assert clock.governor.fps == 20
+    assert clock.governor.fps == 15
     clock.step(4 / 20)
     assert clock.governor.label == "slow terminal 10 fps"
 
