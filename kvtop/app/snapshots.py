@@ -16,13 +16,16 @@ class SnapshotWriter:
 
     def __init__(self) -> None:
         self._writing: list[threading.Thread] = []
+        self._turn = threading.Lock()
 
     def write(self, state: EngineState, folder: Path, picture: Callable[[], str], now: float, said: Said) -> None:
         """``state`` stands still; ``picture`` makes the SVG; ``now``: the viewer's monotonic clock."""
 
         def write() -> None:
             try:
-                written = write_snapshot(state, folder, picture(), now)
+                # One at a time: with two at work the screen's thread has its turn only when neither wants one.
+                with self._turn:
+                    written = write_snapshot(state, folder, picture(), now)
             except Exception as error:  # Whatever it is: a traceback would be written across the screen.
                 said(f"no snapshot: {str(error) or type(error).__name__}", "error")
             else:

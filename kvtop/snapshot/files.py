@@ -17,6 +17,10 @@ from kvtop.state import EngineState
 LONGEST_NAME = 100
 """Bytes of an engine's name in a file's; file systems take 255 for all of it."""
 
+WRITTEN_AT_ONCE = 1 << 20
+"""Bytes. Few writes, each a long one: a thread that lets go of the interpreter a thousand times a second, and takes it back
+before another has woken up, kept the screen's from it for 470 ms; that one insists only after a millisecond without any."""
+
 MOST_ALIKE = 10_000
 """Snapshots of one engine in one second after which something is wrong."""
 
@@ -115,7 +119,7 @@ def _fill(path: Path, content: Iterable[str], mode: int) -> None:
     """The content appears whole under its name."""
     partial = path.with_name(f".kvtop-{secrets.token_hex(8)}.partial")
     try:
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb", WRITTEN_AT_ONCE) as file:
             for text in content:
                 file.write(text.encode(errors="replace"))
             file.flush()

@@ -59,3 +59,26 @@ def test_who_leaves_at_once_gets_the_snapshot(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(KvtopApp, "run", press_s_then_q)
     assert run(SocketSource(tmp_path / "none.sock")) == 0
     assert file.read_text() == "whole"
+
+
+def test_of_two_snapshots_one_is_written_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_work, most, go_on, begun = 0, 0, threading.Event(), threading.Semaphore(0)
+
+    def slowly(*_: Any) -> list[Path]:
+        nonlocal at_work, most
+        at_work += 1
+        most = max(most, at_work)
+        begun.release()
+        assert go_on.wait(30)
+        at_work -= 1
+        return [tmp_path / "snapshot.json"]
+
+    monkeypatch.setattr(snapshots, "write_snapshot", slowly)
+    writer, said = snapshots.SnapshotWriter(), list[str]()
+    for _ in range(2):
+        writer.write(EngineState(), tmp_path, str, 0.0, lambda text, _: said.append(text))
+    assert begun.acquire(timeout=30)
+    assert not begun.acquire(timeout=0.2), "the second began beside the first"
+    go_on.set()
+    writer.finish()
+    assert (most, len(said)) == (1, 2)

@@ -1,6 +1,7 @@
 """The files of a snapshot: private, whole, under names of their own, whatever an engine is called."""
 
 import errno
+import io
 import os
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from kvtop.errors import UserError
 from kvtop.protocol import EngineIdentity
 from kvtop.snapshot.document import snapshot_document
-from kvtop.snapshot.files import default_stem, file_name, save, save_new, write_snapshot
+from kvtop.snapshot.files import default_stem, file_name, save, save_new, save_texts, write_snapshot
 from kvtop.state import EngineState
 from tests.cli.fakes import fake_hello, fake_keyframe
 
@@ -103,3 +104,22 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot write"):
         save(document(), tmp_path / "no" / "x.json")
+
+
+def test_many_small_pieces_are_few_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each write lets go of the interpreter, and takes it back before the screen's thread has woken up."""
+    writes: list[int] = []
+
+    class Counted(io.FileIO):
+        def write(self, data: Any) -> int:
+            writes.append(len(data))
+            return super().write(data)
+
+    def counting(descriptor: int, mode: str, buffering: int = io.DEFAULT_BUFFER_SIZE) -> io.BufferedWriter:
+        return io.BufferedWriter(Counted(descriptor, mode), buffering)
+
+    monkeypatch.setattr(os, "fdopen", counting)
+    path = tmp_path / "texts.txt"
+    save_texts({path: ("x" * 1000 for _ in range(3000))}, "hint")
+    assert path.stat().st_size == sum(writes) == 3_000_000
+    assert len(writes) <= 4
