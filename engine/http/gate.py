@@ -5,12 +5,13 @@ too: no lock is taken.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from engine.http.errors import unavailable
+from engine.http.errors import busy, unavailable
 from engine.serving.server import Server
 
 
@@ -61,8 +62,8 @@ def short_name(model: str) -> str:
 
 
 class Gate:
-    """``served`` is None until the engine is ready. ``active``: requests being answered; ``body_bytes``: of bodies that
-    come, or wait to be taken apart. These two are of the server's thread alone."""
+    """``served`` is None until the engine is ready. ``active``: requests being answered, from the end of their bodies on;
+    ``body_bytes``: of bodies that come, or wait to be taken apart. These two are of the server's thread alone."""
 
     def __init__(self) -> None:
         self.served: Served | None = None
@@ -77,6 +78,21 @@ class Gate:
         if self.draining or self.served.server.stopping:
             raise unavailable("the engine takes no more requests: it is about to stop", "draining", after=10)
         return self.served
+
+    def check_place(self, most: int) -> None:
+        """Raises `ApiError` (429) where ``most`` requests are being answered."""
+        if self.active >= most:
+            raise busy(f"{self.active} requests are being answered, and {most} is the most")
+
+    @contextmanager
+    def place(self, most: int) -> Iterator[None]:
+        """One of ``most``, for a request to be answered in. Raises `ApiError` (429) where there is none."""
+        self.check_place(most)
+        self.active += 1
+        try:
+            yield
+        finally:
+            self.active -= 1
 
     def status(self) -> tuple[str, str | None]:
         """starting, serving, draining or stuck; and more in a sentence."""

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
@@ -11,7 +12,6 @@ from engine.http.answer import Answer
 from engine.http.bodies import Body, whole_body
 from engine.http.bridge import Wakeups
 from engine.http.chat import ChatRequest
-from engine.http.errors import busy
 from engine.http.gate import Gate, Served
 from engine.http.settings import HttpLimits
 from engine.http.work import away, by_size
@@ -24,24 +24,24 @@ class Generate:
         self._kind, self._gate, self._limits, self._wakeups = kind, gate, limits, wakeups
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A request takes a place when its whole body has come, so that clients who let theirs drip keep none from others."""
+        request, most = Request(scope, receive), self._limits.requests
         self._gate.enter()
-        if self._gate.active >= self._limits.requests:
-            raise busy(f"{self._gate.active} requests are being answered, and {self._limits.requests} is the most")
-        self._gate.active += 1
-        try:
-            await self._answer(scope, receive, send)
-        finally:
-            self._gate.active -= 1
+        self._gate.check_place(most)  # who would find none need not send a body
+        with ExitStack() as taken:
+            async with whole_body(request, self._limits, self._gate) as body:
+                taken.enter_context(self._gate.place(most))
+                ordered = await self._order(body, self._gate.enter())
+            await self._answer(ordered, request, send)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
-        async with whole_body(request, self._limits, self._gate) as body:
-            ordered = await self._order(body, self._gate.enter())
-        served = self._gate.enter()  # reading it took its time
+    async def _answer(self, ordered: Order, request: Request, send: Send) -> None:
+        served = self._gate.enter()  # reading the body took its time
         wanted = ordered.asked.request_id or _named(request.headers.get("x-request-id"))
         outputs = let_in(ordered, served, self._limits, wanted, self._wakeups())
         form, name = form_of(ordered, served, outputs, wanted, int(time.time()))
-        await Answer(ordered, served, outputs, form, name, self._limits.request_seconds)(scope, receive, send)
+        await Answer(ordered, served, outputs, form, name, self._limits.request_seconds)(
+            request.scope, request.receive, send
+        )
 
     async def _order(self, body: Body, served: Served) -> Order:
         def make() -> Order:

@@ -19,7 +19,7 @@ class HttpLimits:
     choices: int = 256
     """Outputs that one body may ask for: its prompts times ``n``."""
     requests: int = 512
-    """Answered at a time. One more is told to come again."""
+    """Answered at a time, each from the end of its body on. One more is told to come again."""
     queue: int = 512
     """Waiting in the engine's queue. One more is told to come again."""
     connections: int = 1024

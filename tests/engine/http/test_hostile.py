@@ -148,9 +148,9 @@ def test_half_a_chunk_and_then_nothing(hurried: Serving) -> None:
 def test_half_a_chunk_and_then_gone(hurried: Serving) -> None:
     raw = connect(hurried)
     raw.sendall(HEAD + b'Transfer-Encoding: chunked\r\n\r\n20\r\n{"prompt"')
-    hurried.until(lambda: hurried.http.gate.active == 2)
+    hurried.until(lambda: hurried.http.gate.body_bytes == len('{"prompt"'))
     raw.close()
-    hurried.until(lambda: hurried.http.gate.active == 1)
+    hurried.until(lambda: hurried.http.gate.body_bytes == 0)
 
 
 @pytest.mark.usefixtures("bystander")
@@ -234,6 +234,31 @@ def test_a_body_that_drips_has_the_time_of_any_body(hurried: Serving) -> None:
     raw.sendall(HEAD + b"Content-Length: 10000\r\n\r\n")
     with dripping(raw, b" "):
         assert answer_of(raw)[0] == 408
+
+
+def test_bodies_that_drip_keep_no_place_from_a_request_that_has_come(tmp_path: Path) -> None:
+    """As many of them as there are places."""
+    it = Serving(tmp_path, HttpLimits(requests=3))
+    drips = [connect(it) for _ in range(3)]
+    try:
+        for raw in drips:
+            raw.sendall(HEAD + b"Content-Length: 10000\r\n\r\n" + b" " * 100)
+        it.until(lambda: it.http.gate.body_bytes == 300)
+        status, answer, _ = it.ask(PATH, {"prompt": "x", "max_tokens": 1})
+        assert status == 200, answer
+        rest = json.dumps({"prompt": "x", "max_tokens": 4000, "ignore_eos": True}).encode().rjust(9900)
+        for raw in drips:
+            raw.sendall(rest)
+        it.until(lambda: it.http.gate.active == 3)
+        late = connect(it)
+        late.sendall(HEAD + b"Content-Length: 10000\r\n\r\n")  # it is not asked for the rest
+        assert answer_of(late)[0] == 429
+        late.close()
+    finally:
+        for raw in drips:
+            raw.close()
+        it.close()
+    assert it.faults == []
 
 
 @pytest.mark.usefixtures("bystander")
