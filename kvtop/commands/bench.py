@@ -20,6 +20,7 @@ from kvtop.commands.table import table
 from kvtop.commands.target import place_fault
 from kvtop.commands.tty import Terminated, signals_raise
 from kvtop.errors import UserError, one_line
+from kvtop.load.health import unhealthy
 from kvtop.load.report import doubts
 from kvtop.protocol.places import PlaceError, socket_folder
 
@@ -59,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
         write_result(target, result.dumps())
     if fault is not None:
         raise fault
-    return ended or (0 if all(run.load.counts["finished"] for run in runs) else 1)
+    return ended or int(any(unhealthy(run.load) for run in runs))
 
 
 def _serving(options: argparse.Namespace, form: Form) -> Iterator[Run]:

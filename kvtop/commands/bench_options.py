@@ -10,7 +10,7 @@ examples:
   kvtop bench serving http://127.0.0.1:8081 --note threads=2 --note weights=Q4_1
   kvtop bench compare kvtop=http://127.0.0.1:8000 llama=http://127.0.0.1:8081 --streams 1,4,16 --rounds 6
 environment: KVTOP_LOAD_TOKEN (the servers' bearer token)
-exit codes: 0 measured, 1 no server or nothing answered, 2 wrong usage; what it measures: docs/load.md
+exit codes: 0 measured, 1 no server, or a load that kvtop load would end with 1, 2 wrong usage; what it measures: docs/load.md
 """
 
 

@@ -17,6 +17,7 @@ from kvtop.load.arrivals import Arrivals, Bursts, Closed, Ramp, Recorded, Renewa
 from kvtop.load.asking import ServerFacts
 from kvtop.load.compare import compare
 from kvtop.load.driver import Limits
+from kvtop.load.health import unhealthy
 from kvtop.load.machine import room_for
 from kvtop.load.plan import Plan, chats, mixed, synthetic, traced
 from kvtop.load.result import LoadResult, read_result
@@ -67,7 +68,10 @@ def run(options: argparse.Namespace) -> int:
         write_result(target, result.dumps())
     if stopped_by:
         return 128 + stopped_by
-    return 0 if result.counts["finished"] else 1
+    if (why := unhealthy(result)) is not None:
+        print(f"kvtop: the load failed: {why}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def measured(settings: Settings) -> tuple[LoadResult, int]:

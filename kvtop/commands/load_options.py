@@ -23,7 +23,8 @@ examples:
   kvtop load http://127.0.0.1:8000 --trace conversation.jsonl.gz --time-scale 0.2 --length-scale 0.05 -o ours.json
   kvtop load --compare ours.json theirs.json
 environment: KVTOP_LOAD_TOKEN (the server's bearer token)
-exit codes: 0 measured, 1 no server or nothing answered, 2 wrong usage, 128 + number after a signal; what it measures: docs/load.md
+exit codes: 0 measured, 1 no server, nothing answered, more than a tenth failed, or the last ten did, 2 wrong usage,
+128 + number after a signal; what it measures: docs/load.md
 """
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """``streams`` users, each of whom sends the next request when the last one is answered: no times of its own."""
+    """``streams`` users, each of whom sends the next request when the last one is answered, and a while after one that
+    failed: no times of its own."""
 
     streams: int
 

@@ -6,10 +6,10 @@ It knows nothing of HTTP: whoever calls it says how one request is sent.
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from kvtop.load.arrivals import Arrivals, Closed
 from kvtop.load.plan import Plan, Session, Turn
@@ -22,6 +22,9 @@ MOST_READY = 256
 
 IDLE = 0.01
 """Seconds without anything due in which the next body is made."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.8
+"""Seconds that a user of a closed loop waits after a request that failed, and at most after several in a row."""
 
 Said = tuple[tuple[str, str], ...]
 """What went before in a session: texts of who, ``user`` or ``assistant``."""
@@ -89,7 +92,7 @@ class Driver:
         self._index = itertools.count()
         self._issued = 0
         self._begun = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[int | None]] = set()
         self._stop = asyncio.Event()
         self.tally = Tally(0.0, limits)
 
@@ -176,32 +179,41 @@ class Driver:
                 stream.cancel()
 
     async def _stream(self) -> None:
-        """One user. A conversation that has begun is not ended by the end of the issuing: it stands among the tasks."""
+        """One user. A conversation that has begun is not ended by the end of the issuing: it stands among the tasks.
+
+        Where a request fails at once, the next would follow at once, and a dead server be asked a thousand times a second."""
+        failures = 0
         while not self._enough() and (taken := next(self._sessions, None)) is not None:
             number, session = taken
             self._issued += 1
             first = self._prepare(session, session.turns[0], ())
             task = self._begin(self._converse(number, session, self.now, first))
             await asyncio.wait({task})
-            task.result()
+            answered = task.result()
+            failures = 0 if answered is None else 1 if answered else failures + 1
+            if failures and not self._enough():
+                await asyncio.sleep(pause_after(failures))
 
-    async def _converse(self, number: int, session: Session, due: float, exchange: Exchange) -> None:
-        """The turns of a session, one after the other; a turn that fails is the last one."""
+    async def _converse(self, number: int, session: Session, due: float, exchange: Exchange) -> int | None:
+        """The turns of a session, one after the other; a turn that fails is the last one.
+
+        Returns how many were answered before one that failed; None where none did."""
         said: Said = ()
         for count, turn in enumerate(session.turns):
             if count:
                 if not self.tally.issuing or self._enough():
-                    return
+                    return None
                 due = self.now + turn.think
                 exchange = self._prepare(session, turn, said)
                 await self._until(due)
                 if not self.tally.issuing or self._enough():
-                    return
+                    return None
                 self._issued += 1
             sample = self._sample(number, session, count, due)
             said = await self._exchange(exchange, sample)
             if not sample.ok:
-                return
+                return count
+        return None
 
     async def _exchange(self, exchange: Exchange, sample: Sample) -> Said:
         tally = self.tally
@@ -230,7 +242,7 @@ class Driver:
         sample.warmup = due < self._limits.warmup_seconds or sample.index < self._limits.warmup_requests
         return sample
 
-    def _begin(self, conversation: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    def _begin(self, conversation: Coroutine[None, None, int | None]) -> asyncio.Task[int | None]:
         task = asyncio.create_task(conversation)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -255,11 +267,16 @@ class Driver:
         await asyncio.sleep(max(0.0, when - self.now))
 
 
-async def _all(tasks: set[asyncio.Task[None]]) -> None:
+def pause_after(failures: int) -> float:
+    """Seconds to wait after so many failures in a row, from 1 on."""
+    return min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(failures - 1, 16))
+
+
+async def _all(tasks: set[asyncio.Task[int | None]]) -> None:
     await asyncio.wait(tasks)
 
 
-async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:
+async def _cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
     for task in list(tasks):
         task.cancel()
     for task in list(tasks):

@@ -13,7 +13,7 @@ import pytest
 from tests.cli.fakes import FakeEngine, fake_hello
 from tests.cli.run import assert_one_line, environment, kvtop
 from tests.load.served import served as server  # noqa: F401
-from tests.load.server import Server
+from tests.load.server import Server, well
 from tests.publish.kit import wait_until
 
 DATA = Path(__file__).parents[1] / "data" / "traces"
@@ -190,3 +190,18 @@ def test_none_answered_is_a_failure(folder: Path, server: Server) -> None:  # no
     done = kvtop(folder, "load", server.url, "--requests", "3")
     assert done.returncode == 1
     assert "http_429 x3: HTTP 429: queue full" in done.stdout
+    assert "no request was answered" in done.stderr
+
+
+def test_a_load_whose_server_fails_half_of_it_is_a_failure_that_a_script_sees(
+    folder: Path,
+    server: Server,  # noqa: F811
+) -> None:
+    async def breaks(call):  # type: ignore[no-untyped-def]
+        await call.answer(500, {"error": {"message": "out of order"}})
+
+    server.behaviours = [well, breaks] * 5
+    server._script = iter(server.behaviours)
+    done = kvtop(folder, "load", server.url, "--requests", "4")
+    assert_one_line(done, 1, "2 of 4 requests failed")
+    assert "4 sent, 2 answered, 2 failed" in done.stdout

@@ -135,6 +135,38 @@ def test_a_conversation_ends_with_a_turn_that_fails() -> None:
     assert [sample.turn for sample in samples] == [0]
 
 
+def test_a_user_waits_behind_a_request_that_failed_longer_each_time_and_not_behind_one_that_was_answered() -> None:
+    """A server that is dead answers at once, and time passes only while everybody waits."""
+    server = Server(fails=Failure.CONNECT)
+    samples = drive(server, Closed(2), requests=16).samples
+    sent = [sample.sent or 0.0 for sample in samples]
+    assert sent[::2] == sent[1::2] == pytest.approx([0.0, 0.05, 0.15, 0.35, 0.75, 1.55, 2.35, 3.15])
+    well = drive(Server(seconds=0.5), Closed(1), requests=4).samples
+    assert [sample.sent for sample in well] == pytest.approx([0.0, 0.5, 1.0, 1.5])
+
+
+def test_after_an_answer_the_wait_begins_anew() -> None:
+    class Flapping(Server):
+        def prepare(self, session: Session, turn: Turn, said: Said) -> Server._Call:
+            self.fails = None if next(count) == 3 else Failure.UNAVAILABLE
+            return super().prepare(session, turn, said)
+
+    count = itertools.count()
+    samples = drive(Flapping(), Closed(1), requests=6).samples
+    assert [sample.sent for sample in samples] == pytest.approx([0.0, 0.05, 0.15, 0.35, 0.35, 0.4])
+
+
+def test_a_turn_of_a_conversation_that_was_answered_begins_the_wait_anew_too() -> None:
+    class SecondTurnFails(Server):
+        def prepare(self, session: Session, turn: Turn, said: Said) -> Server._Call:
+            self.fails = Failure.UNAVAILABLE if said else None
+            return super().prepare(session, turn, said)
+
+    plan = chats((2, 2), (5, 5), (2, 2), shared=0, groups=1, think=0.0, seed=3)
+    samples = drive(SecondTurnFails(), Closed(1), plan, requests=6).samples
+    assert [sample.sent for sample in samples if not sample.turn] == pytest.approx([0.0, 0.05, 0.1])
+
+
 def test_asked_to_stop_it_returns_what_there_is() -> None:
     server = Server(seconds=3.0)
     driver = Driver(SINGLE, Closed(1), server.prepare, Limits(1000.0), 0)
