@@ -3,7 +3,7 @@
 import weakref
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from engine.config import EngineConfig
 from engine.llm.params import BeamSearchParams, SamplingParams
@@ -19,6 +19,9 @@ from kvtop.protocol import PolicyValue
 
 Messages = Sequence[Mapping[str, Any]]
 """A conversation: ``role`` and ``content`` of each turn."""
+
+
+Size = TypeVar("Size", int, float)
 
 
 class LLM:
@@ -70,10 +73,10 @@ class LLM:
         config = EngineConfig(
             model=str(model),
             name=own_name() if name is None else name,
-            max_model_len=max_model_len or 0,
-            blocks=num_gpu_blocks_override or 0,
-            memory_fraction=gpu_memory_utilization or 0.0,
-            block_size=block_size or 0,
+            max_model_len=_given("max_model_len", max_model_len),
+            blocks=_given("num_gpu_blocks_override", num_gpu_blocks_override),
+            memory_fraction=_given("gpu_memory_utilization", gpu_memory_utilization),
+            block_size=_given("block_size", block_size),
             kv_dtype={"fp8": "fp8_e4m3"}.get(kv_cache_dtype, kv_cache_dtype),
             policies={**given, **(policies or {})},
             seed=seed,
@@ -221,6 +224,15 @@ class LLM:
             handle.cancel()
         if isinstance(error, EngineStopped):
             raise LLMError(self._session.failure or str(error)) from None
+
+
+def _given(name: str, size: Size | None) -> Size:
+    """0 where none was given, which to the engine means that it chooses. Raises ValueError for a 0 that was given."""
+    if size is None:
+        return 0
+    if not size > 0:
+        raise ValueError(f"{name}: {size} is not above 0; leave it out, and the engine chooses")
+    return size
 
 
 def _one_each(field: str, given: Any, prompts: Sequence[ReadPrompt], default: Any) -> list[Any]:

@@ -269,7 +269,7 @@ class Driver:
 
 def pause_after(failures: int) -> float:
     """Seconds to wait after so many failures in a row, from 1 on."""
-    return min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(failures - 1, 16))
+    return min(LONGEST_PAUSE, FIRST_PAUSE * (1 << min(failures - 1, 16)))
 
 
 async def _all(tasks: set[asyncio.Task[int | None]]) -> None:

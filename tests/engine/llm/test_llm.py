@@ -151,6 +151,13 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         LLM("random", max_model_len=99_999)
 
 
+@pytest.mark.parametrize("name", ["num_gpu_blocks_override", "max_model_len", "block_size", "gpu_memory_utilization"])
+@pytest.mark.parametrize("size", [0, -1, float("nan")])
+def test_a_size_of_nothing_is_refused_by_its_name_and_not_taken_for_none_given(name: str, size: Any) -> None:
+    with pytest.raises(ValueError, match=f"^{name}: {size} is not above 0"):
+        LLM("random", device="cpu", **{name: size}).close()
+
+
 def test_policies_and_memory_are_those_asked_for(sockets: Path) -> None:
     with LLM(
         "random",
