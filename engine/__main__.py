@@ -19,7 +19,7 @@ from engine.reporting import Reporter
 from engine.serving.garbage import settle
 from engine.serving.watchdog import Limits
 from engine.tiers import scratch
-from engine.words import counted, one_line
+from engine.words import one_line
 from kvtop.publish.errors import PublishError
 from kvtop.publish.sockets import rehearse
 
@@ -237,6 +237,9 @@ def main(argv: list[str] | None = None) -> int:
     except (ValueError, PublishError) as error:
         reporter.failed(str(error), "")
         return 2
+    except OSError as error:  # the process may have no more files, say
+        reporter.failed(f"no socket for viewers: {error.strerror or error}", "")
+        return 1
 
     try:
         http = None if http_settings is None else _listen(http_settings, reporter)
@@ -324,14 +327,13 @@ def _leave_in_time(
 ) -> None:
     """Stops the engine when a drain is over, and ends the process when a stop has waited for the iteration in progress for
     longer than `PATIENCE`."""
-    told = False
+    told = set[bool]()
     while not server.stopping:
         for drain in draining:
-            if drain.begun and not told and (active := drain.active):
-                told = True
-                say(
-                    f"stopping: {counted(active, 'request')} may take {drain.seconds:g} s more; once more to stop at once"
-                )
+            # Once more where it is paused, or resumed, meanwhile.
+            if drain.paused not in told and (waiting := drain.waits_for):
+                told.add(drain.paused)
+                say(f"stopping: {waiting}; once more to stop at once")
             if drain.over:
                 server.stop()
         time.sleep(0.05)

@@ -106,6 +106,11 @@ class Server:
         return len(self.engine.scheduler.waiting) + self._inbox.coming
 
     @property
+    def paused(self) -> bool:
+        """By command: until it is resumed nobody gets a token. From any thread and from a signal handler."""
+        return self.engine.scheduler.paused
+
+    @property
     def stuck(self) -> str | None:
         """That it serves nobody though there is work, and why, in a sentence; None while it gets on. From any thread."""
         alarm, turned, limit = self.telemetry.alarm, self._turned, self._watchdog.limits.stall

@@ -197,6 +197,18 @@ def test_a_rehearsal_leaves_nothing_behind(capsys: pytest.CaptureFixture[str], f
     assert list(folder.iterdir()) == []
 
 
+def test_a_process_that_may_open_no_more_files_is_told_so_in_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(*_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr("kvtop.publish.sockets.socket.socket", none_left)
+    assert program.main(["--model", "random"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "kvtop engine: no socket for viewers: Too many open files"
+
+
 # -- the process
 
 

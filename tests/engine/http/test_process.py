@@ -87,6 +87,9 @@ def test_told_to_stop_it_answers_what_runs_and_takes_no_more(start: Start, folde
     assert control.send(Pause(id="1")).ok  # it has not ended before we have looked
     it.tell()
     wait_until(lambda: it.status() == (503, "draining"), "draining")
+    note = json.loads(it.process.stdout.readline())["note"]
+    assert note.startswith("stopping: 1 request may take ")
+    assert "the engine is paused, so nothing comes of them before kvtop ctl resume" in note
     refused = it.ask("POST", "/v1/completions", {"prompt": "x"})
     assert (refused.status, json.loads(refused.read())["error"]["code"]) == (503, "draining")
     assert refused.headers["Retry-After"]
