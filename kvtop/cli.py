@@ -174,6 +174,42 @@ def _add_ctl(commands: "argparse._SubParsersAction[_Parser]") -> None:
         verb.arguments(parser)
 
 
+def _speed(text: str) -> float:
+    from kvtop.record.playback import FASTEST, SLOWEST, UNBOUNDED
+
+    if text == "max":
+        return UNBOUNDED
+    try:
+        speed = float(text.removesuffix("x"))
+    except ValueError:
+        speed = 0.0
+    if not SLOWEST <= speed <= FASTEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is no speed: {SLOWEST:g} to {FASTEST:g}, or max")
+    return speed
+
+
+def _add_replay(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    replay = commands.add_parser(
+        "replay",
+        help="watch a recording as if it were live",
+        description="The same screen on a recording, also on one that is still being written. Space stops it and lets it "
+        "go on. Format and bounds: docs/recording.md.",
+        epilog=EXIT_CODES,
+        allow_abbrev=False,
+    )
+    replay.add_argument("file", metavar="FILE", help="as kvtop record and engines write them")
+    replay.add_argument(
+        "--speed", type=_speed, default=1.0, metavar="S", help="times real time, 0.1 to 100, or max (default: 1)"
+    )
+    replay.add_argument(
+        "--at",
+        metavar="WHEN",
+        help="begin there: 14:03 or 14:03:59 (local, the latest in the recording), 2026-11-30T14:03:59, +90 (seconds from "
+        "its start), -90 (before its end), it:1234 (iteration). Default: its start",
+    )
+    _screen_options(replay)
+
+
 def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="kvtop",
@@ -214,6 +250,7 @@ def build_parser() -> argparse.ArgumentParser:
     _json_option(ls)
 
     _add_ctl(commands)
+    _add_replay(commands)
 
     load = commands.add_parser(
         "load",

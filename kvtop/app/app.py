@@ -126,14 +126,18 @@ def run(
     source: Source,
     control_path: Path | None = None,
     *,
+    read_only: str = "this source has no control socket",
     snapshot_folder: Path | None = None,
     ascii_only: bool = False,
     paper: Paper | None = None,
 ) -> int:
-    """Shows ``source`` until the user leaves; the exit code. Raises what ended the screen, if it was a fault."""
+    """Shows ``source`` until the user leaves; the exit code. Raises what ended the screen, if it was a fault.
+
+    ``read_only``: why nothing can be commanded, where there is no ``control_path``.
+    """
     engine = EngineScreen(
         Feed(source),
-        Commander(control_path),
+        Commander(control_path, why=read_only),
         glyphs=ASCII if ascii_only else UNICODE,
         snapshot_folder=snapshot_folder,
     )

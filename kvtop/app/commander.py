@@ -28,16 +28,21 @@ def control_client(path: Path) -> Client:
 class Commander:
     """Sends commands to one engine's control socket, or says in a sentence why it cannot.
 
-    ``path``: the socket; None where there is none. ``connect``: makes the client that sends.
+    ``path``: the socket; None where there is none, ``why`` then. ``connect``: makes the client that sends.
     """
 
-    def __init__(self, path: Path | None, connect: Callable[[Path], Client] = control_client) -> None:
-        self._path, self._connect = path, connect
+    def __init__(
+        self,
+        path: Path | None,
+        connect: Callable[[Path], Client] = control_client,
+        why: str = "this source has no control socket",
+    ) -> None:
+        self._path, self._connect, self._why = path, connect, why
 
     def read_only(self) -> str | None:
         """Why nothing can be commanded; None when it can, as far as file permissions tell."""
         if self._path is None:
-            return "read-only: this source has no control socket"
+            return f"read-only: {self._why}"
         if not self._path.exists():
             return f"read-only: no {self._path.name} beside the observing socket"
         if not os.access(self._path, os.W_OK):

@@ -22,6 +22,7 @@ from kvtop.app.notes import Notes
 from kvtop.app.pages import block_table, numbers_page
 from kvtop.app.snapshots import SnapshotWriter
 from kvtop.protocol import Command
+from kvtop.sources.replay import ReplaySource
 from kvtop.state import Changes
 from kvtop.state.freeze import frozen
 from kvtop.term.front_buffer import FrontBufferApp
@@ -178,6 +179,10 @@ class EngineScreen(Screen[None]):
         """Nothing has come for a while."""
         return self._now() - self._heard > QUIET_AFTER_S
 
+    def _shown_now(self) -> float:
+        """What ages and waits go by: the viewer's clock, or the recording's."""
+        return self.feed.time(self._now())
+
     def _texts_differ(self, now: float) -> bool:
         """Whether something was told since texts were drawn; else they differ by the seconds they count, at most."""
         told = (self._news and not self.feed.held) or self._warned != self._app.governor.label
@@ -201,9 +206,8 @@ class EngineScreen(Screen[None]):
             self._fresh = Changes()
         self._follow_run()
         self._notes.expire(now)
-        tick = Tick(
-            self.feed.shown, now, fresh, texts, 0 if held else self._arrived_events, held, self._app.governor.label
-        )
+        arrived = 0 if held else self._arrived_events
+        tick = Tick(self.feed.shown, self.feed.time(now), fresh, texts, arrived, held, self._app.governor.label)
         # Where time stands still, held or without an engine, only how long it has does not.
         counting = not anew and not turned and (held is not None or (not self._news and not self.feed.live.link.up))
         self.dashboard.take(tick, moving=moving, counting=counting)
@@ -278,7 +282,7 @@ class EngineScreen(Screen[None]):
             self._ask(request_form(message.what, self.feed.shown, row))
 
     def _open_table(self, num: int) -> None:
-        content = block_table(self.feed, num, self._now, self.glyphs)
+        content = block_table(self.feed, num, self._shown_now, self.glyphs)
         self._open_pager("block table: logical to physical", content, RequestsPanel.NAME, "open")
 
     def _open_pager(self, title: str, content: Content, place: str, opened_by: str) -> None:
@@ -368,7 +372,9 @@ class EngineScreen(Screen[None]):
         self.requests.start_filter()
 
     def action_pause_view(self) -> None:
-        if self.feed.held:
+        if self.feed.replay is not None:
+            self._turn_replay(self.feed.replay)
+        elif self.feed.held:
             self.feed.let_go()
             self.hint("the view goes on")
         elif self.feed.live.seq is not None:
@@ -377,6 +383,14 @@ class EngineScreen(Screen[None]):
         else:
             self.say("nothing has come from an engine yet, so there is nothing to hold still", "warning")
         self._draw(self._now(), texts=True, turned=True)
+
+    def _turn_replay(self, replay: ReplaySource) -> None:
+        if replay.playback.paused:
+            replay.go_on()
+            self.hint("the replay goes on")
+        else:
+            replay.pause()
+            self.hint("the replay stands still; the same key lets it go on")
 
     def action_help(self) -> None:
         keys = next(action.keys for action in self.keymap.actions(EVERYWHERE_NAME) if action.name == "help")
@@ -389,7 +403,9 @@ class EngineScreen(Screen[None]):
     def action_numbers(self) -> None:
         panel = self.focused if isinstance(self.focused, TitledPanel) else self.panels[self._last_focus]
         own = [panel.NUMBERS] if isinstance(panel, Panel) and panel.NUMBERS is not None else []
-        content = numbers_page(self.feed, [*own, HEADER], lambda: self.requests.view.selected, self._now, self.glyphs)
+        content = numbers_page(
+            self.feed, [*own, HEADER], lambda: self.requests.view.selected, self._shown_now, self.glyphs
+        )
         self._open_pager("numbers: what they mean, and what they are now", content, EVERYWHERE_NAME, "numbers")
 
     def action_policy(self) -> None:
@@ -406,7 +422,7 @@ class EngineScreen(Screen[None]):
         self._ask(compact_form(self.feed.live))
 
     def action_snapshot(self) -> None:
-        now, picture = self._now(), self._app.picture("kvtop")
+        now, picture = self._shown_now(), self._app.picture("kvtop")
         state = self.feed.shown if self.feed.held else frozen(self.feed.live, now)
         self.snapshots.write(state, self.snapshot_folder, picture, now, self._say_later)
 

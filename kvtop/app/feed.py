@@ -1,6 +1,7 @@
 """From a source to the state, and to what the screen looks at: the state itself, or a copy held still."""
 
-from kvtop.sources.base import LinkDown, LinkUp, Source, Unusable
+from kvtop.sources.base import LinkDown, LinkUp, Recorded, Rewound, Source, Unusable
+from kvtop.sources.replay import ReplaySource
 from kvtop.state import Changes, EngineState
 from kvtop.state.freeze import frozen
 
@@ -10,6 +11,8 @@ class Feed:
 
     def __init__(self, source: Source, state: EngineState | None = None) -> None:
         self.source = source
+        self.replay = source if isinstance(source, ReplaySource) else None
+        """The source where it is a recording: what can be stopped, sped up and gone about in."""
         self.live = state or EngineState()
         self.held_since: float | None = None
         self._still: EngineState | None = None
@@ -24,8 +27,12 @@ class Feed:
     def held(self) -> bool:
         return self._still is not None
 
+    def time(self, now: float) -> float:
+        """What ages and waits of the state go by at ``now`` (viewer's clock): that, or the time of the recording."""
+        return now if self.replay is None else self.replay.time
+
     def drain(self, now: float) -> Changes:
-        """Takes over all that came since the last call."""
+        """Takes over all that came since the last call; ``now``: the viewer's clock."""
         news: list[Changes] = []
         for item in self.source.poll():
             if isinstance(item, LinkUp):
@@ -34,11 +41,18 @@ class Feed:
                 news.append(self.live.link_down(item.reason, item.retrying, now))
             elif isinstance(item, Unusable):
                 news.append(self.live.unusable(item.count, item.note))
+            elif isinstance(item, Recorded):
+                news.append(self.live.apply(item.frame, item.at))
+            elif isinstance(item, Rewound):
+                news.append(self.live.begin_anew())
             else:
                 news.append(self.live.apply(item, now))
         if self.live.resync and now - self._asked_at > KEYFRAME_EVERY:
             self._asked_at = now
             self.source.request_keyframe()
+        if self.replay is not None and self.live.playback != self.replay.playback:
+            self.live.playback = self.replay.playback
+            news.append(Changes(link=True))
         if self._still is not None:
             # The one thing that is shown live even then: whether the engine is still there.
             self._still.link, self._still.bye = self.live.link, self.live.bye
@@ -52,7 +66,7 @@ class Feed:
 
     def hold(self, now: float) -> None:
         """From now on the view stands still; the live state goes on."""
-        self._still, self.held_since = frozen(self.live, now), now
+        self._still, self.held_since = frozen(self.live, self.time(now)), now
 
     def let_go(self) -> None:
         self._still = self.held_since = None

@@ -23,7 +23,7 @@ EVERYWHERE: tuple[Action, ...] = (
         "pause_view",
         ("p", "space"),
         "p Space",
-        "hold the view still and let it go; data keeps coming in",
+        "hold the view still, or stop a replay; data keeps coming in",
         footer="hold",
     ),
     Action("snapshot", ("s",), "s", "write a snapshot (JSON and SVG) into the current folder", footer="snapshot"),

@@ -30,7 +30,20 @@ class Unusable:
     note: str
 
 
-Item = AnyFrame | LinkUp | LinkDown | Unusable
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A frame of a recording, with the time at which it came by the recording's clock, in seconds."""
+
+    frame: AnyFrame
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rewound:
+    """What comes next does not follow what came before: a recording is read from another place on."""
+
+
+Item = AnyFrame | LinkUp | LinkDown | Unusable | Recorded | Rewound
 
 
 class Source(Protocol):

@@ -29,6 +29,7 @@ from kvtop.protocol import (
     TierLevel,
     Verdict,
 )
+from kvtop.record.playback import Playback
 from kvtop.state.block_arrays import MAX_BLOCKS, BlockArrays
 from kvtop.state.changes import Changes, LogEntry, Marker
 from kvtop.state.engine_clock import EngineClock, Jump
@@ -71,6 +72,8 @@ class EngineState:
         self.link = Link()
         self.hello: Hello | None = None
         self._frozen: float | None = None
+        self.playback: Playback | None = None
+        """How the recording is played that all this comes from; None where an engine tells it."""
         self._reset()
 
     def _reset(self) -> None:
@@ -104,6 +107,12 @@ class EngineState:
         self.bad_note: str | None = None
         self.fault: Fault | None = None
         self.bye: str | None = None
+
+    def begin_anew(self) -> Changes:
+        """Forgets everything but the link: what comes next is told from elsewhere in a recording."""
+        self.hello, self._frozen = None, None
+        self._reset()
+        return Changes(full=True, hello=True)
 
     # -- what comes in ------------------------------------------------------------------------------------------
 

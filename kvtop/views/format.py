@@ -166,6 +166,17 @@ def clock(wall: Number) -> str:
         return "--:--:--"
 
 
+def day(wall: Number) -> str:
+    """Unix seconds as local date, 10 cells: ``2026-11-30``; ``----------`` where unknown."""
+    number = _known(wall)
+    if number is None:
+        return "-" * 10
+    try:
+        return time.strftime("%Y-%m-%d", time.localtime(number))
+    except (OverflowError, ValueError, OSError):
+        return "-" * 10
+
+
 def fixed(text: str, width: int) -> str:
     """A name from outside in exactly ``width`` cells, left-aligned; ``…`` marks what was cut."""
     text = clean(text)

@@ -1,11 +1,12 @@
 """Who is being watched, whether what one sees is live, under which policies it runs, and how fast."""
 
+from kvtop.record.playback import UNBOUNDED, Playback
 from kvtop.state import EngineState, Summary
 from kvtop.state.ledger import contradictions
 from kvtop.state.rates import Rates
 from kvtop.views.definition import LONG_WINDOW, RATE_WINDOW
 from kvtop.views.fit import Part, Span, cut, fit, line, part
-from kvtop.views.format import age, called, clock, count, percent, plural, rate, seconds, serial, short
+from kvtop.views.format import age, called, clock, count, day, percent, plural, rate, seconds, serial, short
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.limit import OVER, batch_text, spent
 from kvtop.views.policies import policy_parts
@@ -76,6 +77,8 @@ def _distinct(forms: list[tuple[Span, ...]]) -> list[tuple[Span, ...]]:
 
 def link_forms(state: EngineState, now: float, held: float | None = None) -> list[tuple[Span, ...]]:
     """The state of the connection in words, from long to short; the first word never goes."""
+    if state.playback is not None:
+        return _replayed(state, state.playback, held)
     link = state.link
     silent = state.age(now)
     if not link.up:
@@ -107,6 +110,21 @@ def link_forms(state: EngineState, now: float, held: float | None = None) -> lis
     if silent > STALE_AFTER:
         return [((f"stale {age(silent)}", Role.WARN),)]
     return [(("live", Role.GOOD),)]
+
+
+def _replayed(state: EngineState, playback: Playback, held: float | None) -> list[tuple[Span, ...]]:
+    """Of a recording: when what one sees was, and how it is played; never a word that a live engine has."""
+    if state.wall is None:
+        return [(("REPLAY, nothing to see yet", Role.WARN),), (("REPLAY", Role.WARN),)]
+    speed = "max speed" if playback.speed == UNBOUNDED else f"{playback.speed:g}x"
+    how = "end" if playback.ended else "stopped" if playback.paused or held is not None else speed
+    damaged = ", damaged here" if state.resync else ""
+    at = clock(state.wall)
+    return [
+        ((f"REPLAY of {day(state.wall)} {at}, {how}{damaged}", Role.WARN),),
+        ((f"REPLAY {at}, {how}{damaged}", Role.WARN),),
+        ((f"REPLAY {at}", Role.WARN),),
+    ]
 
 
 def _with_reason(word: str, more: str, reason: str, role: int) -> list[tuple[Span, ...]]:

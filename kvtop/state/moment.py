@@ -1,0 +1,75 @@
+"""The state at a recorded moment: frames folded from where reading can start, by their own clock."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kvtop.protocol.codec import AnyFrame
+from kvtop.protocol.frames import IterationFrame, Keyframe
+from kvtop.record import Indexed, Place, RecordedClock, Tape
+from kvtop.state.changes import Changes
+from kvtop.state.engine_state import EngineState
+
+
+@dataclass
+class Fold:
+    """Applies recorded frames to ``state``. Ages and waits go by ``clock``, the recording's own, not by the viewer's."""
+
+    state: EngineState = field(default_factory=EngineState)
+    clock: RecordedClock = field(default_factory=RecordedClock)
+
+    def apply(self, frame: AnyFrame) -> Changes:
+        return self.state.apply(frame, recorded_time(self.clock, frame))
+
+    def all_of(self, frames: Iterable[AnyFrame]) -> None:
+        for frame in frames:
+            self.apply(frame)
+
+
+def recorded_time(clock: RecordedClock, frame: AnyFrame) -> float:
+    """When ``frame`` came, by the recording's clock, which is moved on to it."""
+    if isinstance(frame, IterationFrame | Keyframe):
+        return clock.take(frame.mono, frame.wall)
+    return clock.now
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """``state`` as it was at ``place``; ``now``: the time to look at it with, in place of the viewer's monotonic clock."""
+
+    state: EngineState
+    place: Place
+    now: float
+    trouble: str
+    """Why the state is of an earlier frame than was asked for; empty where it is not."""
+
+
+def moment(tape: Tape, place: Place, lead_s: float = 0.0) -> Moment | None:
+    """The state just after the frame at ``place``; None where nothing is recorded that it could be told from.
+
+    Rates and percentiles know only what was folded: reading starts ``lead_s`` seconds before the moment, or up to an entry
+    earlier. What is damaged is told by the tape, and leaves the state at the last frame before it.
+    """
+    entry = tape.entry_before(place)
+    if entry is None:
+        return None
+    entry = _earlier(tape, entry, lead_s)
+    fold = Fold()
+    fold.all_of(tape.frames(entry, place))
+    state = fold.state
+    if state.seq is None:
+        return None
+    reached = Place(place.run, state.seq)
+    trouble = "" if not state.resync else f"what follows frame {state.seq} is missing or damaged"
+    return Moment(state, reached, fold.clock.now, trouble)
+
+
+def _earlier(tape: Tape, entry: Indexed, seconds: float) -> Indexed:
+    """An entry of the same run so much earlier, or the earliest there is."""
+    until = entry.summary.monos
+    while seconds > 0.0 and until is not None:
+        before = tape.entry_before(Place(entry.first.run, entry.first.seq - 1))
+        if before is None or before.summary.monos is None:
+            break
+        entry, seconds = before, seconds - max(0.0, until[0] - before.summary.monos[0])
+        until = before.summary.monos
+    return entry
