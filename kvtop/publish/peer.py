@@ -4,6 +4,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import islice
+from selectors import EVENT_READ
 
 from kvtop.protocol.base import MAX_COMMAND_BYTES, ProtocolError
 from kvtop.protocol.codec import AnyInput, check_version, decode_input, encode
@@ -116,7 +117,8 @@ class Peer:
             return self._work_at
         if self._said_all:
             return now + LOOK_EVERY
-        return self._read_at if now < self._read_at else None
+        # Whether its socket is watched was decided some time ago, and the time to read may have come since.
+        return None if self.mask & EVENT_READ else self._read_at
 
     def receive(self, now: float) -> None:
         """Read once. Raises `PeerGone` when the connection is over in both directions."""
