@@ -1,9 +1,13 @@
 """An engine under everything at once: ``python -m tests.perf.soak [--minutes M] [--model random]``.
 
 Mixed load over HTTP (samples, beams, kept prompts, tenants, conversations, bursts), clients that vanish in mid-stream or say
-half a request, a policy changed every few seconds, requests preempted, viewers that come, stall and go. At the end nothing may
-be left: no request, no block in use, no file, no thread, no memory. Bounds: resident memory in the last quarter at most 5 %
-above the second; open files and threads at rest no more than at rest before; the ledger clean. Exit code 1 otherwise.
+half a request, every kind of command and every policy axis in turn (`tests.perf.soak_commands`), viewers that come, stall and
+go, and somebody who scrapes. At the end nothing may be left: no request, no block in use, held below or pinned, no file, socket,
+task, thread or child, no memory. What fills up to a bound is filled before anything is counted: the log of events.
+
+Bounds: resident memory in the last quarter at most 5 % above the second; what the process holds at rest no more than at rest
+before (`tests.perf.soak_held`); the ledger clean; one viewer that stays all the time never cut off; every kind of command done
+at least once. Exit code 1 otherwise.
 """
 
 import argparse
@@ -19,30 +23,42 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import psutil
 
+from kvtop.app.feed import Feed
 from kvtop.commands.child import EngineChild, Ready
 from kvtop.load.arrivals import Arrivals, Bursts, Closed, Renewal
 from kvtop.load.driver import Limits
 from kvtop.load.plan import Plan, chats, mixed, synthetic
 from kvtop.load.run import Settings, run_load
 from kvtop.mixes import MIXES, Scale
-from kvtop.protocol import Command, Compact, PolicyAxis, PolicyValue, Preempt, ResetPrefixCache, SetPolicy
+from kvtop.protocol import Abort, Command, Reply
+from kvtop.protocol.codec import encode
+from kvtop.publish.controller import MAX_WAITING
+from kvtop.publish.ring import EVENT_LOG
+from kvtop.sources.connect import Conversation
 from kvtop.sources.control import ControlClient, ControlError
 from kvtop.sources.socket import SocketSource
+from tests.perf.soak_commands import WHOLE_POOL, Deck, sight_of
+from tests.perf.soak_held import Held, least_held, left_over, metrics
 
 MORE: Final = 1.05
 TELLING_S: Final = 240.0
-"""Below this a run says nothing about memory: what is made at the first use is still being made."""
+"""Below this a run says nothing about memory, for what is made at the first use is still being made; and nothing about
+commands, for not every one has had its turn."""
 
 LOAD_S: Final = 20.0
 """Of one kind of load, before the next."""
 
-POOL: Final = ("--blocks", "256", "--block-size", "8", "--host-blocks", "64", "--disk-blocks", "128")
+WARM_UP_S: Final = 20.0
+"""All kinds of load in turn, before anything is counted: threads, pools and caches are made at the first use."""
+
+POOL: Final = ("--blocks", str(WHOLE_POOL), "--block-size", "8", "--host-blocks", "64", "--disk-blocks", "128")
 """Less than what is asked for, so that requests are preempted, swapped and evicted."""
 
 HALVES: Final = (
@@ -59,8 +75,11 @@ class Seen:
     counts: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
     rss: list[int] = field(default_factory=list)
-    files: list[int] = field(default_factory=list)
-    threads: list[int] = field(default_factory=list)
+    done: Counter[str] = field(default_factory=Counter)
+    """Commands, by kind."""
+    refused: Counter[str] = field(default_factory=Counter)
+    refusals: dict[str, str] = field(default_factory=dict)
+    """The latest reason, by kind."""
 
 
 class Soak:
@@ -72,25 +91,61 @@ class Soak:
         self._draw = random.Random(seed)
         self._rate = rate
         self._control = ControlClient(ready.control, "soak")
+        self.watch = Feed(SocketSource(ready.socket, fps=4.0, client="soak"))
+        """Of the one viewer that stays."""
+        self.watch.source.start()
+        self._deck = Deck(self._control.hello(60.0).axes, self._draw)
+        self.kinds = self._deck.kinds
 
-    async def run(self, seconds: float) -> None:
+    async def run(self, seconds: float, load_s: float = LOAD_S) -> None:
         until = time.monotonic() + seconds
         await asyncio.gather(
-            self._load(until),
+            self._load(until, load_s),
             self._vanish(until),
             self._command(until),
             *(self._view(until) for _ in range(3)),
-            self._sample(until, max(0.5, seconds / 120)),
+            self._scrape(until),
+            self._sample(until, max(0.5, seconds / 240)),
         )
 
-    async def _load(self, until: float) -> None:
+    def fill_event_log(self, seconds: float = 600.0) -> None:
+        """As many events as an engine keeps at most, of commands that are refused."""
+        talk = Conversation(self.ready.control, seconds)
+        for first in range(0, EVENT_LOG, MAX_WAITING):
+            ids = [f"fill-{number}" for number in range(first, first + MAX_WAITING)]
+            talk.send(b"".join(encode(Abort(id=each, request="nobody")) for each in ids))
+            answered = 0
+            while answered < len(ids):
+                answered += isinstance(talk.read(), Reply)
+        talk.close()
+
+    async def stay(self) -> None:
+        """The viewer that does."""
+        up = True
+        while True:
+            self.watch.drain(time.monotonic())
+            if up and not self.watch.live.link.up:
+                self.seen.failures[f"the viewer that stays: {self.watch.live.link.reason}"] += 1
+            up = self.watch.live.link.up
+            await asyncio.sleep(0.2)
+
+    async def _scrape(self, until: float) -> None:
+        while time.monotonic() < until:
+            try:
+                await asyncio.to_thread(metrics, self.url)
+                self.seen.counts["scrapes"] += 1
+            except OSError as error:
+                self.seen.failures[f"scrape: {error}"] += 1
+            await asyncio.sleep(5.0)
+
+    async def _load(self, until: float, load_s: float) -> None:
         for number in range(10**6):
             left = until - time.monotonic()
             if left < 1:
                 return
             plan, arrivals = self._kind(number)
             settings = Settings(
-                self.url, lambda _, p=plan, a=arrivals: (p, a), Limits(min(LOAD_S, left), patience=60.0)
+                self.url, lambda _, p=plan, a=arrivals: (p, a), Limits(min(load_s, left), patience=60.0)
             )  # type: ignore[misc]
             result = await run_load(settings)
             self.seen.counts["answered"] += result.counts["finished"]
@@ -125,27 +180,26 @@ class Soak:
             await asyncio.sleep(self._draw.uniform(0.2, 1.0))
 
     async def _command(self, until: float) -> None:
-        axes = (await asyncio.to_thread(self._control.hello)).axes
         while time.monotonic() < until:
-            command = self._some_command(axes)
-            try:
-                reply = await asyncio.to_thread(self._control.send, command, 60.0)
-                self.seen.counts[f"{command.type} {'done' if reply.ok else 'refused'}"] += 1
-            except ControlError as error:
-                self.seen.failures[f"{command.type}: {error}"] += 1
-            await asyncio.sleep(self._draw.uniform(1.0, 4.0))
+            drawn = self._deck.draw(sight_of(self.watch.live))
+            if drawn is not None:
+                await self._tell(*drawn)
+            await asyncio.sleep(self._draw.uniform(0.5, 3.0))
+        for command in self._deck.undo():
+            await self._tell(command.type, command)
 
-    def _some_command(self, axes: list[PolicyAxis]) -> Command:
-        name = f"soak-{self._draw.randrange(10**9)}"
-        kind = self._draw.random()
-        if kind < 0.8:
-            axis = self._draw.choice([axis for axis in axes if axis.kind in ("choice", "bool")])
-            values: list[PolicyValue] = list(axis.choices) if axis.kind == "choice" else [True, False]
-            how = self._draw.choice(("preempt", "drain"))
-            return SetPolicy(id=name, changes={axis.name: self._draw.choice(values)}, transition=how)
-        if kind < 0.9:
-            return Preempt(id=name, request=self._draw.randrange(1000))
-        return Compact(id=name) if kind < 0.97 else ResetPrefixCache(id=name)
+    async def _tell(self, kind: str, command: Command) -> None:
+        try:
+            reply = await asyncio.to_thread(self._control.send, command, 120.0)
+        except ControlError as error:
+            self.seen.failures[f"{kind}: {error}"] += 1
+            return
+        if reply.ok:
+            self._deck.done(command)
+            self.seen.done[kind] += 1
+        else:
+            self.seen.refused[kind] += 1
+            self.seen.refusals[kind] = reply.message
 
     async def _view(self, until: float) -> None:
         """Viewers one after the other; each third is there and reads nothing."""
@@ -172,8 +226,6 @@ class Soak:
 
     def sample(self) -> None:
         self.seen.rss.append(self._process.memory_info().rss)
-        self.seen.files.append(self._process.num_fds())
-        self.seen.threads.append(self._process.num_threads())
 
     async def at_rest(self, within: float = 120.0) -> dict[str, Any]:
         """A snapshot once nothing runs or waits, or the last one."""
@@ -188,41 +240,76 @@ class Soak:
             await asyncio.sleep(1.0)
 
 
-def judged(soak: Soak, before: tuple[int, int], after: tuple[int, int], rest: dict[str, Any], end: int | None, left: list[str], seconds: float) -> list[tuple[str, str, bool]]:  # fmt: skip
+@dataclass
+class Found:
+    """What was there at rest, after all of it: a snapshot of the engine, and what its process held beyond what it held
+    before. ``before`` is that."""
+
+    before: Held
+    more: Held
+    rest: dict[str, Any]
+
+
+def judged(soak: Soak, found: Found, end: int | None, left: list[str], said: str, seconds: float) -> list[tuple[str, str, bool]]:  # fmt: skip
     """What was looked at, what was found, and whether it is as it should be."""
-    rss = soak.seen.rss
+    rss, rest, before, more = soak.seen.rss, found.rest, found.before, found.more
     quarter = max(1, len(rss) // 4)
     second, last = statistics.median(rss[quarter : 2 * quarter] or rss), statistics.median(rss[-quarter:])
     short = "" if seconds >= TELLING_S else " (too short to judge)"
-    held = sum(rest[name] or 0 for name in ("kv_blocks_active", "kv_blocks_shared") if name in rest)
+    used = sum(rest["gauges"][name] for name in ("kv_blocks_active", "kv_blocks_shared", "kv_blocks_pinned"))
+    below = {tier["tier"]: (tier["blocks_held"] or 0) + (tier["blocks_transfer"] or 0) for tier in rest["tiers"] or ()}
+    never = sorted(kind for kind in soak.kinds if not soak.seen.done[kind])
+    named = [f"{kind} ({soak.seen.refusals.get(kind, 'never possible')})" for kind in never]
+
+    def added(name: str) -> tuple[str, bool]:
+        was, now = getattr(before, name), getattr(more, name)
+        if isinstance(was, Counter):
+            return f"{was.total()}, and {', '.join(f'{n} {what}' for what, n in now.items()) or 'none'}", not now
+        return f"{was}, and {now}", not now
+
     return [
         ("requests left", f"{rest['active_sequences']} running, {rest['waiting_sequences']} waiting",
          rest["active_sequences"] == rest["waiting_sequences"] == 0),
-        ("blocks in use", str(held), held == 0),
+        ("blocks in use or pinned", str(used), used == 0),
+        ("blocks of lower tiers held or under way", ", ".join(f"{n} {tier}" for tier, n in below.items()), bool(below) and not any(below.values())),
         ("ledger violations", str(rest["ledger_violations"]), rest["ledger_violations"] == 0),
         ("contradictions seen", str(rest["contradictions"]), not rest["contradictions"]),
+        ("facts that the viewer that stays could not use", f"{soak.watch.live.bad_facts} {soak.watch.live.bad_note or ''}", not soak.watch.live.bad_facts),
         ("resident memory, second and last quarter", f"{second / 2**20:.1f} and {last / 2**20:.1f} MiB{short}", bool(short) or last <= MORE * second),
-        ("open files before and after", f"{before[0]} and {after[0]}", after[0] <= before[0]),
-        ("threads before and after", f"{before[1]} and {after[1]}", after[1] <= before[1]),
+        *((f"{what} at rest before, and more after", *added(name)) for what, name in (
+            ("descriptors", "files"), ("sockets", "sockets"), ("threads", "threads"), ("child processes", "children"),
+            ("tasks of the HTTP server", "tasks"), ("connections of clients", "connections"), ("files in its folders", "lying"))),
+        ("commands never done", (", ".join(named) or "none") + short, bool(short) or not never),
+        ("done at all", f"{soak.seen.counts['answered']} requests, {soak.seen.counts['viewers']} viewers, {soak.seen.counts['clients that vanished']} clients that vanished",
+         all(soak.seen.counts[each] for each in ("answered", "viewers", "clients that vanished", "scrapes"))),
+        ("nothing failed", f"{soak.seen.failures.total()} failures", not soak.seen.failures),
         ("exit code", str(end), end == 0),
-        ("files left in the socket folder", ", ".join(left) or "none", not left),
+        ("files left", ", ".join(left) or "none", not left),
+        ("said beside its reports", said[-2000:] or "nothing", not said),
     ]  # fmt: skip
 
 
-async def soaked(options: argparse.Namespace, child: EngineChild, ready: Ready) -> tuple[Soak, tuple[int, int], tuple[int, int], dict[str, Any]]:  # fmt: skip
+async def soaked(
+    options: argparse.Namespace, child: EngineChild, ready: Ready, folders: Sequence[Path]
+) -> tuple[Soak, Found]:
     assert child.pid is not None
+    assert ready.http is not None
     soak = Soak(ready, child.pid, options.seed, options.rate)
     process = psutil.Process(child.pid)
-    # What is made at the first use is there from then on: threads for long work, sockets of the loop.
-    await soak.run(min(10.0, options.minutes * 6))
+    staying = asyncio.create_task(soak.stay())
+    warm = min(WARM_UP_S, options.minutes * 12)
+    await soak.run(warm, warm / 4)
     await soak.at_rest()
-    await asyncio.sleep(3.0)
-    before = (process.num_fds(), process.num_threads())
+    if options.minutes * 60 >= TELLING_S:
+        await asyncio.to_thread(soak.fill_event_log)
+    before = await least_held(process, ready.http, folders)
     soak.seen = Seen()
     await soak.run(options.minutes * 60)
     rest = await soak.at_rest()
-    await asyncio.sleep(3.0)
-    return soak, before, (process.num_fds(), process.num_threads()), rest
+    more = await left_over(before, process, ready.http, folders)
+    staying.cancel()
+    soak.watch.source.close()
+    return soak, Found(before, more, rest)
 
 
 def _parts(values: list[int], count: int) -> list[list[int]]:
@@ -239,31 +326,38 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kvs") as name:
-        folder = Path(name)
-        folder.chmod(0o700)
-        os.environ["KVTOP_SOCKET_DIR"] = str(folder)
+        sockets, scratch = Path(name, "s"), Path(name, "tmp")
+        for each in (sockets, scratch):
+            each.mkdir(0o700)
+        os.environ["KVTOP_SOCKET_DIR"] = str(sockets)
+        log = Path(name, "log")
         child = EngineChild(
             ["--parent-stdin", "--ready-json", "--model", options.model, "--name", "soak", "--http", "127.0.0.1:0", *POOL,
-             "--set", "preempt_action=swap", "--set", "offload=on_evict"],
-            folder / "soak.log",
+             "--disk-path", str(scratch / "soak.kv"), "--set", "preempt_action=swap", "--set", "offload=on_evict"],
+            log,
+            {"TMPDIR": str(scratch)},
         )  # fmt: skip
         try:
             child.start()
             ready = child.wait_ready(lambda _: None, lambda _: None)
-            soak, before, after, rest = asyncio.run(soaked(options, child, ready))
+            soak, found = asyncio.run(soaked(options, child, ready, (sockets, scratch)))
         finally:
+            said = log.read_text(errors="replace")
             end = child.stop()
-        left = sorted(path.name for path in folder.iterdir())
+        left = sorted(str(path.relative_to(name)) for each in (sockets, scratch) for path in each.rglob("*"))
     for what, count in sorted(soak.seen.counts.items()):
         print(f"{count:>10}  {what}")
+    for kind in sorted(soak.kinds):
+        why = f" (last: {soak.seen.refusals[kind]})" if kind in soak.seen.refusals else ""
+        print(f"{soak.seen.done[kind]:>10}  {kind}, refused {soak.seen.refused[kind]}{why}")
     for what, count in soak.seen.failures.most_common():
         print(f"{count:>10}  failed: {what}")
-    tenths = [statistics.median(part) / 2**20 for part in _parts(soak.seen.rss, 10)]
-    print(f"{'':>10}  resident memory by tenths, MiB: {' '.join(f'{part:.0f}' for part in tenths)}")
-    found = judged(soak, before, after, rest, end, left, options.minutes * 60)
-    for what, value, fine in found:
+    tenths = [statistics.median(part) / 2**20 for part in _parts(soak.seen.rss, 20)]
+    print(f"{'':>10}  resident memory by twentieths, MiB: {' '.join(f'{part:.1f}' for part in tenths)}")
+    lines = judged(soak, found, end, left, said, options.minutes * 60)
+    for what, value, fine in lines:
         print(f"{'ok' if fine else 'FAILED':>10}  {what}: {value}")
-    return 0 if all(fine for _, _, fine in found) else 1
+    return 0 if all(fine for _, _, fine in lines) else 1
 
 
 if __name__ == "__main__":

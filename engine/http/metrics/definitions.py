@@ -30,6 +30,8 @@ class Moment:
     active: int
     """Requests that are being answered."""
     connections: int
+    tasks: int
+    """Of the server's event loop."""
 
 
 @dataclass(frozen=True, slots=True)

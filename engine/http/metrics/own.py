@@ -281,5 +281,12 @@ OWN: tuple[Metric, ...] = (
     Metric(
         "kvtop_http_connections", "gauge", "connections of clients", lambda m: only(m.connections), panel="HTTP now"
     ),
+    Metric(
+        "kvtop_http_tasks",
+        "gauge",
+        "tasks of the server's event loop, a few for each connection; where they rise and connections do not, answers never end",
+        lambda m: only(m.tasks),
+        panel="HTTP now",
+    ),
 )
 """In the order in which they are written and documented."""

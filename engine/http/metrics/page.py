@@ -4,6 +4,7 @@ import asyncio
 import gzip
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,6 +17,9 @@ from engine.http.metrics.vllm import VLLM
 
 LISTS = {"kvtop": OWN, "vllm": VLLM}
 """What can be asked for: by whose names."""
+
+_WRITER = ThreadPoolExecutor(1, thread_name_prefix="http-metrics")
+"""One thread, as one page is written at a time: those of the loop's own pool would come one by one over hours."""
 
 
 class MetricsPage:
@@ -33,7 +37,8 @@ class MetricsPage:
         # Beside the streams of others, and one after the other: whoever asks often takes no more of the engine's time.
         async with self._one:
             moment = self._moment()
-            body, kind = await asyncio.to_thread(self._write, moment, accept, packed)
+            loop = asyncio.get_running_loop()
+            body, kind = await loop.run_in_executor(_WRITER, self._write, moment, accept, packed)
         headers = {"Content-Type": kind, "Cache-Control": "no-store", "Vary": "Accept, Accept-Encoding"}
         return Response(body, headers=headers | ({"Content-Encoding": "gzip"} if packed else {}))
 
@@ -48,6 +53,7 @@ class MetricsPage:
             dict(self.aborts),
             self._gate.active,
             self._connections(),
+            len(asyncio.all_tasks()),
         )
 
     def _write(self, moment: Moment, accept: str, packed: bool) -> tuple[bytes, str]:

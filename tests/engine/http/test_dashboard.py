@@ -101,6 +101,7 @@ def scraped() -> set[str]:
         {"/metrics": 0},
         0,
         1,
+        1,
     )
     text = exposition(OWN, moment, "")[0].decode()
     return {sample.name for family in text_string_to_metric_families(text) for sample in family.samples}

@@ -5,6 +5,7 @@ import gzip
 import http.client
 import json
 import re
+import socket
 import threading
 import time
 from collections import Counter
@@ -242,7 +243,9 @@ PROMETHEUS_ACCEPTS = (
 def test_names_are_as_listed_whoever_asks(serving: Serving, accept: str, metrics: Any) -> None:
     assert serving.server.meter is not None
     reading = serving.server.meter.reading
-    body, _ = exposition(metrics, Moment("serving", ("m",), reading, {("/a", "GET", 200): 1}, {"/a": 1}, 0, 0), accept)
+    body, _ = exposition(
+        metrics, Moment("serving", ("m",), reading, {("/a", "GET", 200): 1}, {"/a": 1}, 0, 0, 1), accept
+    )
     found = set(re.findall(rb"^(?:vllm|kvtop|http_req)[\w:]*", body, re.MULTILINE))
     told = {metric.series.encode() for metric in metrics if not metric.name.startswith("kvtop_tier_")}
     assert told <= found
@@ -288,6 +291,38 @@ def test_a_client_that_goes_away_is_counted(own: Serving) -> None:
     complete(own, [1, 2, 3], 2)
     assert scrape(own).get("kvtop_http_aborts_total", route="/v1/completions") == 1
     assert scrape(own).sum("kvtop_request_end_to_end_seconds_count") == 1  # how long an abort took says nothing
+
+
+def test_tasks_of_the_server_come_and_go_with_its_clients(own: Serving) -> None:
+    """Those that go in the middle of an answer, of a body and of a header leave none."""
+    scrape(own)
+    own.until(lambda: scrape(own).get("kvtop_http_connections") == 1)
+    before = scrape(own).get("kvtop_http_tasks")
+    assert before is not None
+    body = {"prompt": list(range(30)), "max_tokens": 3000, "ignore_eos": True, "stream": True}
+    raws = [own.open("/v1/completions", body) for _ in range(3)]
+    for raw in raws:
+        assert raw.recv(100)
+    half = [socket.create_connection(("127.0.0.1", own.port), 30) for _ in range(2)]
+    half[0].sendall(b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 500\r\n\r\n{")
+    half[1].sendall(b"POST /v1/comp")
+    own.until(lambda: scrape(own).get("kvtop_http_connections") == 6)
+    own.until(lambda: (scrape(own).get("kvtop_http_tasks") or 0) >= before + 4)
+    for raw in (*raws, *half):
+        raw.close()
+    own.until(lambda: scrape(own).get("kvtop_http_tasks") == before)
+
+
+def test_pages_are_written_by_one_thread(serving: Serving) -> None:
+    """However many ask: those of a pool would come one by one, and look like a leak for hours."""
+    threads = [threading.Thread(target=scrape, args=(serving,)) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    named = [thread.name for thread in threading.enumerate()]
+    assert sum(name.startswith("http-metrics") for name in named) == 1
+    assert not any(name.startswith("asyncio_") for name in named)
 
 
 def test_who_may_not_ask_for_tokens_may_not_ask_for_metrics(tmp_path: Path) -> None:
@@ -352,6 +387,7 @@ def test_before_there_is_an_engine_nothing_is_said_of_it(alone: HttpServer) -> N
     assert now.get("kvtop_engine_state", state="starting") == 1
     assert {name for name in now.families if name.startswith("kvtop_")} <= {
         "kvtop_engine_state", "kvtop_http_responses", "kvtop_http_aborts", "kvtop_http_requests_active", "kvtop_http_connections",
+        "kvtop_http_tasks",
     }  # fmt: skip
 
 
@@ -362,7 +398,7 @@ def test_no_name_of_a_model_breaks_the_text(serving: Serving, metrics: Any, acce
     assert serving.server.meter is not None
     reading = serving.server.meter.reading
     hello = reading.hello.model_copy(update={"model": reading.hello.model.model_copy(update={"name": name})})
-    moment = Moment("serving", (name,), reading._replace(hello=hello), {}, {}, 0, 0)
+    moment = Moment("serving", (name,), reading._replace(hello=hello), {}, {}, 0, 0, 1)
     text = exposition(metrics, moment, accept)[0].decode()
     families = list((read_openmetrics if text.endswith("# EOF\n") else read_text)(text))
     told = {
