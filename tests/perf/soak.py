@@ -91,7 +91,7 @@ class Soak:
         self._draw = random.Random(seed)
         self._rate = rate
         self._control = ControlClient(ready.control, "soak")
-        self.watch = Feed(SocketSource(ready.socket, fps=4.0, client="soak"))
+        self.watch = Feed(SocketSource(ready.socket, fps=20.0, client="soak"))
         """Of the one viewer that stays."""
         self.watch.source.start()
         self._deck = Deck(self._control.hello(60.0).axes, self._draw)
@@ -181,6 +181,7 @@ class Soak:
 
     async def _command(self, until: float) -> None:
         while time.monotonic() < until:
+            self.watch.drain(time.monotonic())
             drawn = self._deck.draw(sight_of(self.watch.live))
             if drawn is not None:
                 await self._tell(*drawn)
@@ -341,6 +342,9 @@ def main() -> int:
             child.start()
             ready = child.wait_ready(lambda _: None, lambda _: None)
             soak, found = asyncio.run(soaked(options, child, ready, (sockets, scratch)))
+        except Exception:
+            print(f"    FAILED  before its end; the engine: {child.obituary()}", flush=True)
+            raise
         finally:
             said = log.read_text(errors="replace")
             end = child.stop()

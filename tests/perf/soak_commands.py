@@ -33,6 +33,9 @@ NUMBERS: Final[Mapping[str, tuple[PolicyValue, ...]]] = {
 }
 """Values of the axes that take numbers: each says something else, none brings the engine to a standstill."""
 
+FIRST: Final = 3
+"""Of those who could be meant, so many are."""
+
 WHOLE_POOL: Final = 256
 """Blocks; of the pool, so many are the most that a range to be emptied begins in."""
 
@@ -49,7 +52,9 @@ class Sight:
 
 
 def sight_of(state: EngineState) -> Sight:
+    """Those first who have most before them: they will be there when the command comes."""
     rows = [] if state.requests is None else list(state.requests.values())
+    rows.sort(key=lambda row: (row.output_tokens or 0) - (row.max_tokens or 0))
     return Sight(
         state.policy,
         [row.num for row in rows if row.state in ("prefill", "decode")],
@@ -140,7 +145,7 @@ class Deck:
             if not whom[kind]:
                 return None
             make = {"preempt": Preempt, "abort": Abort, "pin": Pin, "unpin": Unpin}[kind]
-            return make(id=name, request=draw.choice(whom[kind]))
+            return make(id=name, request=draw.choice(whom[kind][:FIRST]))
         if kind == "set_policy, dry run":
             change = self._change(draw.choice(list(self._axes.values())), sight)
             return None if change is None else change.model_copy(update={"dry_run": True})

@@ -7,9 +7,11 @@ from collections import Counter
 import pytest
 
 from engine.policies.policy_set import PolicySet, protocol_axes, validate
-from kvtop.protocol import Abort, Command, Pause, Pin, PolicyAxis, Preempt, Resume, SetPolicy, Unpin
+from kvtop.protocol import Abort, Command, Pause, Pin, PolicyAxis, Preempt, RequestChange, Resume, SetPolicy, Unpin
 from kvtop.protocol.commands import COMMANDS
-from tests.perf.soak_commands import Deck, Sight, values_of
+from kvtop.state import EngineState
+from kvtop.state.request_table import RequestTable
+from tests.perf.soak_commands import Deck, Sight, sight_of, values_of
 
 AXES = protocol_axes()
 BUSY = Sight(PolicySet().values(), running=[3, 4], live=[3, 4, 5], shown=[1, 3, 4, 5])
@@ -55,6 +57,18 @@ def test_it_names_requests_that_are_there_and_values_that_are_not_in_force() -> 
             assert command.request in BUSY.shown
         elif isinstance(command, SetPolicy):
             assert all(BUSY.policies[axis] != value for axis, value in command.changes.items())
+
+
+def test_those_are_meant_who_will_be_there_when_it_comes() -> None:
+    state = EngineState()
+    state.requests = RequestTable()
+    for num, (phase, left) in enumerate(
+        [("decode", 5), ("decode", 500), ("waiting", 600), ("finished", 0), ("prefill", 90)]
+    ):
+        change = RequestChange(num=num, state=phase, max_tokens=600, output_tokens=600 - left)
+        state.requests.apply(change, None, print)
+    sight = sight_of(state)
+    assert (sight.running, sight.live, sight.shown) == ([1, 4, 0], [2, 1, 4, 0], [2, 1, 4, 0, 3])
 
 
 def test_what_cannot_be_done_waits_for_its_time() -> None:
