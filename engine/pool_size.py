@@ -16,6 +16,10 @@ from kvtop.protocol import MemoryFacts
 GROWTH = 32 * 2**20
 """Bytes by which frames kept for viewers, the log of events and the interpreter's own books grow as it serves."""
 
+BOOKS = 320
+"""Bytes that are kept about one block beside its KV: its entries in the pool's arrays, in the copy of them that keyframes are
+made of, and in the prefix index once its content has a name. Of a slot of a lower tier they are fewer."""
+
 
 @dataclass(frozen=True, slots=True)
 class PoolSize:
@@ -40,11 +44,14 @@ def size_pool(
     """
     device = decoder.device.type
     groups = len(decoder.groups)
+    workspace = workspace_bytes(decoder.config, policies, decoder.dtype.itemsize)
+    in_host_memory = device == "cpu"  # as books and the host tier always are
     needs = Needs(
         weights=weights_bytes(decoder.weights),
-        workspace=workspace_bytes(decoder.config, policies, decoder.dtype.itemsize),
+        workspace=workspace + (BOOKS * (config.host_blocks + config.disk_blocks) if in_host_memory else 0),
         block=block_bytes,
-        host=config.host_blocks * block_bytes if device == "cpu" else 0,
+        host=config.host_blocks * block_bytes if in_host_memory else 0,
+        books=BOOKS if in_host_memory else 0,
         least=groups * -(-2 // block_size),
     )
     room = device_room(decoder.device)

@@ -16,20 +16,25 @@ class DoesNotFit(ValueError):
 @dataclass(frozen=True, slots=True)
 class Needs:
     """What else is taken. ``weights``: of the model; ``workspace``: at most, by what an iteration computes; ``host``: of the
-    host tier, where that is in the same memory; ``block``: of one block of the pool, all that it holds; ``least``: blocks
-    below which nothing can be served."""
+    host tier, where that is in the same memory; ``block``: of one block of the pool, the KV that it holds; ``books``: of what
+    is kept about it, where that is in the same memory; ``least``: blocks below which nothing can be served."""
 
     weights: int
     workspace: int
     block: int
     host: int = 0
+    books: int = 0
     least: int = 1
+
+    def beside(self, blocks: int) -> int:
+        """What the process takes besides weights, KV and host tier, where its pool has so many blocks."""
+        return self.workspace + blocks * self.books
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
     """Memory by what takes it; all parts together are ``total``. ``runtime``: of this process beside the weights: libraries,
-    code, workspace. ``others``: taken by the rest of the machine or container. ``headroom``: left for whatever comes."""
+    code, workspace, the pool's books. ``others``: taken by the rest of the machine or container. ``headroom``: left for whatever comes."""
 
     total: int
     what: str
@@ -62,7 +67,7 @@ def blocks_for_fraction(room: Room, needs: Needs, fraction: float) -> int:
     Raises `DoesNotFit` where that is less than the least.
     """
     free = min(int(fraction * room.total) - room.own, int(fraction * room.available))
-    blocks = (free - needs.workspace - needs.host) // needs.block
+    blocks = (free - needs.workspace - needs.host) // (needs.block + needs.books)
     if blocks < needs.least:
         raise DoesNotFit(
             f"{_sum(room, needs, needs.least)}, of {fraction:g} of the {gib(room.total)} GiB of {room.what}, "
@@ -85,19 +90,19 @@ def blocks_in(size: float, needs: Needs) -> int:
 
 def footprint(room: Room, needs: Needs, blocks: int) -> Footprint:
     """What a pool of ``blocks`` makes of the memory; the weights are already loaded. Raises `DoesNotFit` with the sum."""
-    kv = blocks * needs.block
-    headroom = room.available - kv - needs.workspace - needs.host
+    kv, beside = blocks * needs.block, needs.beside(blocks)
+    headroom = room.available - kv - beside - needs.host
     if headroom < 0:
         raise DoesNotFit(f"{_sum(room, needs, blocks)}, {_of(room)}")
     weights = min(needs.weights, room.own)
     others = max(0, room.total - room.available - room.own)
     # What is free and what is taken are measured one after the other, by different means: the sum has to come out.
-    headroom = room.total - room.own - others - kv - needs.workspace - needs.host
+    headroom = room.total - room.own - others - kv - beside - needs.host
     return Footprint(
         total=room.total,
         what=room.what,
         weights=weights,
-        runtime=room.own - weights + needs.workspace,
+        runtime=room.own - weights + beside,
         kv=kv,
         host=needs.host,
         others=others,
@@ -122,7 +127,7 @@ def _sum(room: Room, needs: Needs, blocks: int) -> str:
     """``needs 3.1 GiB: weights 0.5 + runtime 0.3 + KV 2.3``."""
     weights = min(needs.weights, room.own)
     kv = blocks * needs.block
-    parts = [("weights", weights), ("runtime", room.own - weights + needs.workspace), ("KV", kv)]
+    parts = [("weights", weights), ("runtime", room.own - weights + needs.beside(blocks)), ("KV", kv)]
     parts += [("host tier", needs.host)] if needs.host else []
     said = " + ".join(f"{name} {gib(size)}" for name, size in parts)
     return f"needs {gib(sum(size for _, size in parts))} GiB: {said}"

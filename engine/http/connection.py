@@ -11,6 +11,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from engine.http.errors import ApiError, invalid, unavailable
 from engine.http.settings import HttpLimits
+from engine.words import counted
 
 
 class _Deadline:
@@ -47,7 +48,9 @@ class Connection(H11Protocol):
         full = len(self.connections) >= self.limits.connections
         super().connection_made(transport)
         if full:
-            self._refuse(unavailable("too many connections", "connections"))
+            self._refuse(
+                unavailable(f"no more than {counted(self.limits.connections, 'connection')} can be open", "connections")
+            )
         else:
             self._headers_due.start()
 

@@ -16,9 +16,9 @@ from engine.http.app import application
 from engine.http.connection import connection_class
 from engine.http.drain import Drain
 from engine.http.gate import Gate, Served, short_name
-from engine.http.settings import HttpConfig
+from engine.http.settings import HttpConfig, HttpLimits
 from engine.serving.server import Server
-from engine.words import one_line
+from engine.words import counted, one_line
 
 SPARE_FILES = 128
 """Files of the process that connections leave to the engine."""
@@ -34,7 +34,12 @@ class HttpServer:
         self._fault = fault
         self._socket = _listen(config)
         self.host, self.port = self._socket.getsockname()[:2]
-        limits = replace(config.limits, connections=max(1, min(config.limits.connections, _files() - SPARE_FILES)))
+        limits = within_files(config.limits, files := _files())
+        if limits.connections < min(config.limits.connections, config.limits.requests):
+            fault(
+                f"HTTP takes no more than {counted(limits.connections, 'connection')}: this process may have {files} files open, and the "
+                f"engine needs some of them; ulimit -n {SPARE_FILES + config.limits.connections} is enough"
+            )
         logging.getLogger("uvicorn").addHandler(logging.NullHandler())
         logging.getLogger("uvicorn").propagate = False
         self._server = uvicorn.Server(
@@ -102,6 +107,11 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, what: self._fault(f"HTTP: {_said(what)}"))
         await self._server.serve(sockets=[self._socket])
+
+
+def within_files(limits: HttpLimits, files: int) -> HttpLimits:
+    """With no more connections than a process that may have ``files`` files open has room for, though one at least."""
+    return replace(limits, connections=max(1, min(limits.connections, files - SPARE_FILES)))
 
 
 def _said(what: dict[str, Any]) -> str:

@@ -269,7 +269,7 @@ class _Builds(ModuleType):
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        (MemoryError("Unable to allocate 2.50 MiB"), "not enough memory to start: MemoryError: Unable to allocate 2.50 MiB (give fewer"),
+        (MemoryError("Unable to allocate 2.50 MiB"), "not enough memory to start: MemoryError: Unable to allocate 2.50 MiB (give --blocks less"),
         (OSError(errno.EMFILE, "Too many open files"), "kvtop engine: no socket for viewers: Too many open files"),
         (PublishError("an engine named x is running"), "kvtop engine: an engine named x is running"),
     ],

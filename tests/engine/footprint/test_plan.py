@@ -27,13 +27,14 @@ needs = st.builds(
     workspace=st.integers(0, 2**30),
     block=st.integers(1, 2**28),
     host=st.integers(0, 2**30),
+    books=st.integers(0, 2**12),
     least=st.integers(1, 8),
 )
 
 
 @given(rooms(), needs, st.integers(1, 2**24))
 def test_what_fits_adds_up_and_what_does_not_is_refused(room: Room, need: Needs, blocks: int) -> None:
-    wanted = blocks * need.block + need.workspace + need.host
+    wanted = blocks * (need.block + need.books) + need.workspace + need.host
     if wanted > room.available:
         with pytest.raises(DoesNotFit, match=r"^needs .* GiB: weights .* \+ runtime .* \+ KV "):
             footprint(room, need, blocks)
@@ -60,8 +61,9 @@ def test_a_fraction_is_kept_and_used(room: Room, need: Needs, fraction: float) -
     blocks = _asked(room, need, fraction)
     taken = room.own + need.workspace + need.host
     asked = min(fraction * room.total - room.own, fraction * room.available) - need.workspace - need.host
-    assert blocks == 0 or taken + blocks * need.block <= fraction * room.total
-    assert asked < (max(blocks, need.least - 1) + 1) * need.block
+    each = need.block + need.books
+    assert blocks == 0 or taken + blocks * each <= fraction * room.total
+    assert asked < (max(blocks, need.least - 1) + 1) * each
     if blocks:
         assert blocks >= need.least
         assert footprint(room, need, blocks).headroom >= 0

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import textwrap
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from engine import pool_size
 from engine.build import BuildError, build
 from engine.config import EngineConfig
 from engine.footprint.room import Room
+from engine.memory.blocks import CACHED
+from engine.memory.pool import BlockPool
 from engine.model.load import TINY, load_model, random_model
 from engine.policies.policy_set import PolicySet
-from engine.pool_size import device_room, least_parameters, weights_bytes, workspace_bytes
+from engine.pool_size import BOOKS, device_room, least_parameters, weights_bytes, workspace_bytes
 from engine.serving.server import Server
 from tests.engine.tiny_gguf import write
 
@@ -45,12 +48,13 @@ def test_a_fraction_of_the_memory_becomes_blocks_and_the_sum_is_announced(folder
     assert memory is not None
     workspace = workspace_bytes(TINY, PolicySet(), 4)
     # A share of what is free, which is less here than what the process may take in all.
-    assert geometry.pools[0].blocks == (int(0.75 * GIB / 2) - workspace) // BLOCK
+    assert geometry.pools[0].blocks == (int(0.75 * GIB / 2) - workspace) // (BLOCK + BOOKS)
     assert memory.kv_bytes == geometry.pools[0].blocks * BLOCK
     assert (memory.total_bytes, memory.others_bytes, memory.what) == (2 * GIB, GIB // 2, "the container's limit")
     assert memory.runtime_bytes is not None
     assert memory.weights_bytes is not None
-    assert memory.runtime_bytes + memory.weights_bytes == GIB + workspace
+    books = BOOKS * geometry.pools[0].blocks
+    assert memory.runtime_bytes + memory.weights_bytes == GIB + workspace + books
     parts = memory.model_dump(exclude={"what", "total_bytes"}).values()
     assert sum(parts) == memory.total_bytes
 
@@ -63,13 +67,20 @@ def test_a_size_in_gib_becomes_blocks_and_a_host_tier_is_part_of_the_sum(folder:
     assert memory is not None
     assert memory.kv_bytes == GIB // 8
     assert memory.host_tier_bytes == 100 * BLOCK
-    assert memory.headroom_bytes == GIB // 2 - GIB // 8 - 100 * BLOCK - workspace_bytes(TINY, PolicySet(), 4)
+    books = BOOKS * (GIB // 8 // BLOCK + 100)
+    assert memory.headroom_bytes == GIB // 2 - GIB // 8 - 100 * BLOCK - workspace_bytes(TINY, PolicySet(), 4) - books
 
 
 @pytest.mark.usefixtures("room")
 @pytest.mark.parametrize(
     "settings",
-    [{"kv_gib": 3.0}, {"blocks": 3 * GIB // BLOCK}, {"memory_fraction": 0.01}, {"kv_gib": 0.1, "host_blocks": 60_000}],
+    [
+        {"kv_gib": 0.35, "block_size": 1},
+        {"kv_gib": 3.0},
+        {"blocks": 3 * GIB // BLOCK},
+        {"memory_fraction": 0.01},
+        {"kv_gib": 0.1, "host_blocks": 60_000},
+    ],
 )
 def test_what_does_not_fit_is_refused_with_the_sum(folder: Path, settings: dict[str, Any]) -> None:
     with pytest.raises(
@@ -137,6 +148,25 @@ def test_a_model_that_memory_has_no_room_for_is_refused_before_it_is_read(
         BuildError, match=r"model\.gguf needs 0\.5 GiB: weights <0\.001 \+ runtime 0\.5, of the 1\.0 GiB of the"
     ):
         built(folder, model=str(path))
+
+
+def test_what_is_kept_about_a_block_is_no_more_than_the_sum_has() -> None:
+    """Of a pool whose blocks all have a name, and of which a keyframe is made."""
+    blocks = 20_000
+    tracemalloc.start()
+    try:
+        pool = BlockPool(blocks, 1)
+        pool.changes.prepare_copy()
+        for block in [pool.take(1, 0.0) for _ in range(blocks)]:
+            pool.write(block, 1, 0.0)
+            pool.seal(block, (block + 1) * 0x9E3779B97F4A7C15 % 2**64)
+            pool.release(block, 1, 1.0)
+        pool.changes.take()
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert pool.counts[CACHED] == blocks
+    assert BOOKS / 2 < kept / blocks <= BOOKS
 
 
 def test_weights_count_once_and_by_their_type() -> None:
