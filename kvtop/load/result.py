@@ -2,9 +2,12 @@
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kvtop.errors import UserError, one_line
@@ -183,14 +186,19 @@ def read_document(path: Path, kind: type[Result], schema: str, command: str) -> 
         raise UserError(f"{path}: {place}: {one_line(first['msg'])}", code=2) from None
 
 
-def distribution(values: list[float]) -> Distribution:
+def distribution(values: Sequence[float]) -> Distribution:
     """Percentiles are values that occurred: the least one that at least such a share does not exceed."""
-    if not values:
+    return distribution_of_sorted(np.sort(np.array(values, np.float64)))
+
+
+def distribution_of_sorted(ordered: NDArray[np.float64]) -> Distribution:
+    """The same of values that rise, of which there may be too many for a copy."""
+    count = len(ordered)
+    if not count:
         return Distribution(count=0)
-    ordered = sorted(values)
 
     def at(share: float) -> float:
-        return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+        return float(ordered[max(0, math.ceil(share * count) - 1)])
 
-    mean = math.fsum(ordered) / len(ordered)
-    return Distribution(count=len(ordered), mean=mean, p50=at(0.5), p90=at(0.9), p99=at(0.99), maximum=ordered[-1])
+    mean = math.fsum(ordered.data) / count
+    return Distribution(count=count, mean=mean, p50=at(0.5), p90=at(0.9), p99=at(0.99), maximum=float(ordered[-1]))

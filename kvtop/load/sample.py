@@ -1,5 +1,6 @@
 """What became of one request, in the client's own time."""
 
+from array import array
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -44,8 +45,9 @@ class Sample:
     choices: int = 1
     sent: float | None = None
     done: float | None = None
-    tokens_at: list[float] = field(default_factory=list)
-    """When pieces of text came: one token each from most servers, several from some."""
+    tokens_at: "array[float]" = field(default_factory=lambda: array("d"))
+    """When pieces of text came: one token each from most servers, several from some. Eight bytes each: a long load has
+    many."""
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     output_tokens: int | None = None
@@ -96,8 +98,3 @@ class Sample:
         if each <= 1 or len(self.tokens_at) < 2:
             return None
         return (self.tokens_at[-1] - self.tokens_at[0]) / (each - 1)
-
-    @property
-    def gaps(self) -> list[float]:
-        """Seconds between pieces of text that follow each other."""
-        return [later - earlier for earlier, later in zip(self.tokens_at, self.tokens_at[1:], strict=False)]

@@ -4,8 +4,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kvtop.load.driver import Tally
-from kvtop.load.result import Distribution, Failed, Goodput, Rates, Request, distribution
+from kvtop.load.result import Distribution, Failed, Goodput, Rates, Request, distribution, distribution_of_sorted
 from kvtop.load.sample import Failure, Sample
 
 SLICES = 40
@@ -50,7 +53,7 @@ def summarise(tally: Tally, bounds: Mapping[str, float]) -> dict[str, Any]:
         "rates": _rates(tally.samples, measured, tally.overdue, begin, end),
         "ttft": _of(measured, "ttft"),
         "tpot": _of(finished, "tpot"),
-        "gap": distribution([gap for sample in measured for gap in sample.gaps]),
+        "gap": distribution_of_sorted(_sorted_gaps(measured)),
         "latency": _of(finished, "latency"),
         "lateness": _of(measured, "lateness"),
         "prompt": _of(finished, "prompt_tokens"),
@@ -64,25 +67,40 @@ def summarise(tally: Tally, bounds: Mapping[str, float]) -> dict[str, Any]:
 
 
 def tokens_within(sample: Sample, begin: float, end: float) -> float:
-    """Its tokens that came within the window: each piece of text stands for as many as the others."""
+    """Its tokens that came within the window: each piece of text stands for as many as the others. The end of the window is
+    often the last token of all, which belongs to it."""
     if not sample.tokens_at:
         return 0.0
-    inside = sum(begin <= when < end for when in sample.tokens_at)
-    # The end of the window is often the last token of all, which belongs to it.
-    inside += sum(when == end for when in sample.tokens_at)
+    inside = len(_within(sample, begin, end))
     return sample.tokens * inside / len(sample.tokens_at)
 
 
 def slices(samples: Sequence[Sample], begin: float, end: float, count: int = SLICES) -> list[float]:
     """Output tokens in ``count`` equal slices of the window; of all requests, those of the warm-up included."""
-    found = [0.0] * count
-    if end <= begin:
-        return found
+    found = np.zeros(count)
+    for sample in samples if end > begin else ():
+        inside = _within(sample, begin, end)
+        if len(inside):
+            places = np.minimum(count - 1, ((inside - begin) / (end - begin) * count).astype(np.intp))
+            found += np.bincount(places, minlength=count) * (sample.tokens / len(sample.tokens_at))
+    return [float(tokens) for tokens in found]
+
+
+def _within(sample: Sample, begin: float, end: float) -> NDArray[np.float64]:
+    """The times of its pieces from ``begin`` to ``end``, both included."""
+    times = np.asarray(sample.tokens_at)
+    return times[(times >= begin) & (times <= end)]
+
+
+def _sorted_gaps(samples: Sequence[Sample]) -> NDArray[np.float64]:
+    """Seconds between pieces of text that follow each other in one answer: eight bytes each, for there are as many as tokens."""
+    found = np.empty(sum(max(0, len(sample.tokens_at) - 1) for sample in samples))
+    filled = 0
     for sample in samples:
-        for when in sample.tokens_at:
-            if begin <= when <= end:
-                place = min(count - 1, int((when - begin) / (end - begin) * count))
-                found[place] += sample.tokens / len(sample.tokens_at)
+        gaps = np.diff(sample.tokens_at)
+        found[filled : filled + len(gaps)] = gaps
+        filled += len(gaps)
+    found.sort()
     return found
 
 

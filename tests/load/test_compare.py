@@ -1,6 +1,7 @@
 """Two results side by side: an interval holds what is there, and no difference is made of chance."""
 
 import random
+from array import array
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ def result(factor: float, seed: int, *, digest: str = "d", count: int = 80, **as
         base = draw.choice((0.1, 0.4, 1.6))
         one = Sample(index, "", index, 0, index / 10, 10, 5, sent=index / 10)
         first = one.due + factor * base * chance.uniform(0.9, 1.1)
-        one.tokens_at = [first + factor * 0.05 * token * chance.uniform(0.95, 1.05) for token in range(5)]
+        one.tokens_at = array("d", [first + factor * 0.05 * token * chance.uniform(0.95, 1.05) for token in range(5)])
         one.done, one.output_tokens = one.tokens_at[-1], 5
         samples.append(one)
     tally = Tally(0.0, Limits(count / 10), samples)

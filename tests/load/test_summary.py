@@ -1,6 +1,10 @@
 """Figures of a run, counted by other means."""
 
+import itertools
+import math
 import random
+import tracemalloc
+from array import array
 
 import pytest
 from hypothesis import given
@@ -17,8 +21,8 @@ def sample(
 ) -> Sample:
     sent = due + late
     found = Sample(index, "", index, 0, due, 10, tokens, sent=sent)
-    found.tokens_at = [sent + first + gap * count for count in range(tokens)]
-    found.done = found.tokens_at[-1]
+    found.tokens_at = array("d", [sent + first + gap * count for count in range(tokens)])
+    found.done = found.tokens_at[-1] if tokens else None
     found.output_tokens, found.prompt_tokens, found.finish_reason = tokens, 10, "length"
     for name, value in more.items():
         setattr(found, name, value)
@@ -119,3 +123,27 @@ def test_what_fell_due_and_was_not_sent_was_offered_all_the_same() -> None:
     found = summarise(late, {})
     assert (found["rates"].offered, found["rates"].sent) == (2.0, 0.5)
     assert found["counts"]["overdue"] == 15
+
+
+def test_a_token_more_takes_a_few_bytes_more_and_the_gaps_are_those_between_tokens() -> None:
+    """A load of a day has a hundred million of them."""
+    requests, each = 20, 5000
+
+    tracemalloc.start()
+    try:
+        samples = [sample(index, float(index), tokens=0) for index in range(requests)]
+        before, _ = tracemalloc.get_traced_memory()
+        for one in samples:
+            for token in range(each):
+                one.tokens_at.append(one.due + 0.001 * token * token)
+        kept = tracemalloc.get_traced_memory()[0] - before
+        found = summarise(tally(samples), {})
+        peak = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+    assert kept < 10 * requests * each
+    assert peak < 20 * requests * each
+    gaps = sorted(b - a for one in samples for a, b in itertools.pairwise(one.tokens_at))
+    assert (found["gap"].count, found["gap"].maximum) == (requests * (each - 1), gaps[-1])
+    assert found["gap"].p50 == gaps[len(gaps) // 2 - 1]
+    assert found["gap"].mean == pytest.approx(math.fsum(gaps) / len(gaps))
