@@ -52,14 +52,15 @@ class Sight:
 
 
 def sight_of(state: EngineState) -> Sight:
-    """Those first who have most before them: they will be there when the command comes."""
+    """Those first who have most before them: they will be there when the command comes. Of ``shown`` those who have
+    computed most: of them there is something to keep."""
     rows = [] if state.requests is None else list(state.requests.values())
     rows.sort(key=lambda row: (row.output_tokens or 0) - (row.max_tokens or 0))
     return Sight(
         state.policy,
         [row.num for row in rows if row.state in ("prefill", "decode")],
         [row.num for row in rows if row.state != "finished"],
-        [row.num for row in rows],
+        [row.num for row in sorted(rows, key=lambda row: -(row.computed_tokens or 0))],
     )
 
 

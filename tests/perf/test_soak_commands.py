@@ -65,10 +65,10 @@ def test_those_are_meant_who_will_be_there_when_it_comes() -> None:
     for num, (phase, left) in enumerate(
         [("decode", 5), ("decode", 500), ("waiting", 600), ("finished", 0), ("prefill", 90)]
     ):
-        change = RequestChange(num=num, state=phase, max_tokens=600, output_tokens=600 - left)
+        change = RequestChange(num=num, state=phase, max_tokens=600, output_tokens=600 - left, computed_tokens=10 * num)
         state.requests.apply(change, None, print)
     sight = sight_of(state)
-    assert (sight.running, sight.live, sight.shown) == ([1, 4, 0], [2, 1, 4, 0], [2, 1, 4, 0, 3])
+    assert (sight.running, sight.live, sight.shown) == ([1, 4, 0], [2, 1, 4, 0], [4, 3, 2, 1, 0])
 
 
 def test_what_cannot_be_done_waits_for_its_time() -> None:
