@@ -4,21 +4,17 @@
 """
 
 import sys
-from pathlib import Path
 
 from kvtop.app.keys import SECTIONS
+from kvtop.generated import DOCS, Files, cell, main_of
 from kvtop.views.definition import Number
 from kvtop.views.numbers import SECTIONS as NUMBERS
 from kvtop.views.numbers import in_file
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "keys.md"
-SNAPSHOT_PAGE = PAGE.with_name("snapshot.md")
+PAGE = DOCS / "keys.md"
+SNAPSHOT_PAGE = DOCS / "snapshot.md"
 FILE_PARTS = ("", "memory", "rates", "iteration_ms", "requests")
 """Parts of a snapshot whose numbers have a table there; the first is its top."""
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def page() -> str:
@@ -34,13 +30,13 @@ def page() -> str:
         lines += ["", f"### {name[0].upper()}{name[1:]}", "", "| key | what it does |", "|---|---|"]
         for action in actions:
             keys = " ".join(f"`{key}`" for key in action.shown.split())
-            lines.append(f"| {_cell(keys)} | {_cell(action.help)} |")
+            lines.append(f"| {cell(keys)} | {cell(action.help)} |")
     lines += ["", "## Numbers", "", 'Unknown is shown as `–`, what an engine does not expose as "not exposed".']
     for heading, entries in NUMBERS:
         lines += ["", f"### {heading}", "", "| name | unit, and over which time | meaning |", "|---|---|---|"]
         for entry in entries:
             measure = entry.measure if isinstance(entry, Number) else ""
-            lines.append(f"| {_cell(entry.name)} | {_cell(measure)} | {_cell(entry.meaning)} |")
+            lines.append(f"| {cell(entry.name)} | {cell(measure)} | {cell(entry.meaning)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -49,7 +45,7 @@ def _file_table(part: str) -> str:
     lines = ["| field | unit | definition |", "|---|---|---|"]
     for number in in_file(part):
         field = number.file.rpartition(".")[2]
-        lines.append(f"| `{field}` | {_cell(number.measure)} | {_cell(number.meaning)} |")
+        lines.append(f"| `{field}` | {cell(number.measure)} | {cell(number.meaning)} |")
     return "\n".join(lines)
 
 
@@ -67,17 +63,9 @@ def snapshot_page(text: str) -> str:
     return text
 
 
-def main(arguments: list[str]) -> int:
-    pages = {PAGE: page(), SNAPSHOT_PAGE: snapshot_page(SNAPSHOT_PAGE.read_text())}
-    stale = [path for path, text in pages.items() if path.read_text() != text]
-    if "--check" not in arguments:
-        for path in stale:
-            path.write_text(pages[path])
-        return 0
-    for path in stale:
-        print(f"{path.name} is not what the keys and the numbers say; run: make docs", file=sys.stderr)
-    return 1 if stale else 0
+def files() -> Files:
+    return {PAGE: page(), SNAPSHOT_PAGE: snapshot_page(SNAPSHOT_PAGE.read_text(encoding="utf-8"))}
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main_of("kvtop.app.manual", files, sys.argv[1:]))

@@ -1,19 +1,17 @@
 """Writes docs/performance.md from the results in docs/performance: ``python -m kvtop.bench.document [--check]``."""
 
-import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from kvtop.bench.form import STUDY_FIGURES
 from kvtop.bench.report import figures, ratios, totals
 from kvtop.bench.result import BenchResult, read_bench
 from kvtop.errors import UserError
+from kvtop.generated import DOCS, Files, cell, main_of
 from kvtop.load.report import Table, doubts
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "performance.md"
-RESULTS = ROOT / "docs" / "performance"
+PAGE = DOCS / "performance.md"
+RESULTS = DOCS / "performance"
 
 _HEAD = f"""# Performance
 
@@ -63,32 +61,21 @@ def _about(name: str, result: BenchResult) -> list[str]:
 def _markdown(table: Table) -> str:
     headings, rows = table
     lines = [headings, ["---"] * len(headings), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
+    return "\n".join("| " + " | ".join(cell(text) for text in line) + " |" for line in lines) + "\n"
 
 
-def written() -> str:
-    return page([(path.stem, read_bench(path)) for path in sorted(RESULTS.glob("*.json"))])
+def files() -> Files:
+    """Raises `UserError` for a result that cannot be read."""
+    return {PAGE: page([(path.stem, read_bench(path)) for path in sorted(RESULTS.glob("*.json"))])}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--check", action="store_true", help="compare only; 1 where the page is not that of the results"
-    )
-    options = parser.parse_args()
+def main(arguments: Sequence[str]) -> int:
     try:
-        text = written()
+        return main_of("kvtop.bench.document", files, arguments)
     except UserError as error:
         print(error.message, file=sys.stderr)
         return 1
-    if not options.check:
-        PAGE.write_text(text)
-        return 0
-    if PAGE.exists() and PAGE.read_text() == text:
-        return 0
-    print("docs/performance.md is not that of the results: python -m kvtop.bench.document", file=sys.stderr)
-    return 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

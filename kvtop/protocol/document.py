@@ -7,12 +7,12 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from kvtop.generated import DOCS, Files, cell, main_of
 from kvtop.protocol.base import MAX_COMMAND_BYTES, MAX_FRAME_BYTES, PROTOCOL_VERSION
 from kvtop.protocol.commands import COMMANDS, Reply
 from kvtop.protocol.events import Event
@@ -45,8 +45,6 @@ from kvtop.protocol.hello import (
     PolicyAxis,
     PoolFacts,
 )
-
-DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 Models = Sequence[type[BaseModel]]
 ENGINE_LINES: Models = (Hello, Keyframe, IterationFrame, Gap, Reply, Fault, Bye)
@@ -214,7 +212,7 @@ def _rows(model: type[BaseModel]) -> Iterable[str]:
         elif schema.get("default") not in (None, "", [], {}) and not isinstance(schema["default"], (list, dict)):
             notes.append(f"default {json.dumps(schema['default'], ensure_ascii=False)}")
         notes += _bounds(schema)
-        yield f"| `{name}` | {_type(schema)} | {_cell('; '.join(note for note in notes if note))} |"
+        yield f"| `{name}` | {_type(schema)} | {cell('; '.join(note for note in notes if note))} |"
 
 
 def _bounds(schema: dict[str, Any]) -> list[str]:
@@ -261,25 +259,9 @@ def _prose(docstring: str) -> str:
     return re.sub(r"``(.+?)``", r"`\1`", lines, flags=re.DOTALL)
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
-def main(arguments: Sequence[str]) -> int:
-    if arguments not in ([], ["--check"]):
-        print("usage: python -m kvtop.protocol.document [--check]", file=sys.stderr)
-        return 2
-    wanted = {DOCS / "protocol.md": markdown(), DOCS / "protocol.schema.json": json_schema()}
-    stale = [path for path, text in wanted.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
-    if arguments:
-        for path in stale:
-            print(f"docs/{path.name} is not current; run: python -m kvtop.protocol.document", file=sys.stderr)
-        return 1 if stale else 0
-    for path in stale:
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(wanted[path], encoding="utf-8")
-    return 0
+def files() -> Files:
+    return {DOCS / "protocol.md": markdown(), DOCS / "protocol.schema.json": json_schema()}
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main_of("kvtop.protocol.document", files, sys.argv[1:]))

@@ -100,11 +100,6 @@ def test_the_page_shows_every_result_and_its_ratios() -> None:
     assert text.count("OVER") == 1
 
 
-def test_the_committed_page_is_that_of_the_committed_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["document", "--check"])
-    assert document.main() == 0
-
-
 def _proc(root: Path, pid: int, parent: int, name: str, pages: int, inode: int | None = None) -> None:
     folder = root / str(pid)
     (folder / "fd").mkdir(parents=True)

@@ -16,21 +16,6 @@ from tests.publish.stories import Story
 EVERY_MODEL = [*doc.ENGINE_LINES, *doc.PEER_LINES, *doc.HELLO_PARTS, *doc.FRAME_PARTS]
 
 
-def test_the_committed_documents_are_current(capsys: pytest.CaptureFixture[str]) -> None:
-    assert doc.main(["--check"]) == 0, capsys.readouterr().err
-
-
-def test_a_stale_document_is_named_and_then_written(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(doc, "DOCS", tmp_path / "docs")
-    assert doc.main(["--check"]) == 1
-    assert "docs/protocol.md is not current; run: python -m kvtop.protocol.document" in capsys.readouterr().err
-    assert doc.main([]) == 0
-    assert doc.main(["--check"]) == 0
-    assert doc.main(["--wrong"]) == 2
-
-
 @pytest.mark.parametrize("model", EVERY_MODEL, ids=lambda model: model.__name__)
 def test_every_message_and_every_field_is_explained(model: Any) -> None:
     assert model.__doc__

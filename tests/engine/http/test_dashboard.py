@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -10,9 +9,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from engine.http.metrics.definitions import Moment
-from engine.http.metrics.document import DOCS, main
 from engine.http.metrics.exposition import exposition
 from engine.http.metrics.own import OWN
+from kvtop.generated import DOCS
 from kvtop.protocol import Geometry
 from tests.engine.serving.recount import Town
 from tests.engine.tiers.late import Trouble
@@ -107,10 +106,6 @@ def scraped() -> set[str]:
     return {sample.name for family in text_string_to_metric_families(text) for sample in family.samples}
 
 
-def test_page_and_dashboard_are_made_of_the_list_as_it_is() -> None:
-    assert main(["--check"]) == 0
-
-
 def test_every_metric_is_told_by_an_engine_that_has_all_there_is(scraped: set[str]) -> None:
     assert {metric.series for metric in OWN} <= scraped
 
@@ -165,11 +160,3 @@ def test_every_metric_is_drawn_but_for_those_that_tell_names() -> None:
     text = " ".join(expressions())
     absent = {metric.name for metric in OWN if f"{metric.series}{{" not in text}
     assert absent == {"kvtop_engine_info", "kvtop_model_info"}
-
-
-def test_a_page_that_is_not_current_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.http.metrics.document.DOCS", tmp_path)
-    assert main(["--check"]) == 1
-    assert main([]) == 0
-    assert main(["--check"]) == 0
-    assert (tmp_path / "metrics.md").read_text() == (DOCS / "metrics.md").read_text()
