@@ -31,6 +31,7 @@ check: setup
 	$(BIN)/python -m kvtop.app.manual --check
 	$(BIN)/python -m engine.http.metrics.document --check
 	$(BIN)/python -m kvtop.bench.document --check
+	$(BIN)/python -m kvtop.settings.document --check
 
 # Each test on whichever worker is free: none may need a place, a name or a port that another could have. One worker more
 # than cores: the tests that start processes mostly wait.
@@ -47,6 +48,7 @@ docs: setup
 	$(BIN)/python -m kvtop.app.manual
 	$(BIN)/python -m engine.http.metrics.document
 	$(BIN)/python -m kvtop.bench.document
+	$(BIN)/python -m kvtop.settings.document
 
 generated: docs  ## all that is made from the code and committed: pages, and what the screen's tests look at
 	$(BIN)/python -m tests.record

@@ -16,8 +16,10 @@ from typing import IO, NoReturn
 from kvtop import __version__
 from kvtop.commands import bench_options, load_options
 from kvtop.commands.option_types import above_zero, positive
+from kvtop.commands.settings_options import FILE_VARIABLE, add_settings
 from kvtop.commands.verbs import VERBS
 from kvtop.errors import UserError, one_line
+from kvtop.settings.definitions import DEFINITIONS
 from kvtop.term.charset import NEAREST
 
 EXIT_CODES = "exit codes: 0 fine, 1 failed or unhealthy, 2 wrong usage"
@@ -26,12 +28,14 @@ _CTL_EXIT_CODES = (
     "a value the engine does not have"
 )
 
+_VARIABLES = ", ".join(definition.variable for definition in DEFINITIONS if definition.variable)
+
 _EPILOG = f"""\
 With no command, kvtop attaches to the one engine it finds, in every folder where one could have put its sockets.
 {EXIT_CODES}
-environment: KVTOP_SOCKET_DIR (the one socket folder), NO_COLOR, KVTOP_COLOR (truecolor, 256, 16, none, auto),
-  KVTOP_THEME (dark, light, auto), LC_ALL, LC_CTYPE, LANG (without UTF-8 in it the screen keeps to ASCII),
-  KVTOP_DEBUG=1 (tracebacks)
+environment: KVTOP_SOCKET_DIR (the one socket folder), {FILE_VARIABLE} (the file of settings),
+  {_VARIABLES} (single ones),
+  NO_COLOR, LC_ALL, LC_CTYPE, LANG (without UTF-8 in it the screen keeps to ASCII), KVTOP_DEBUG=1 (tracebacks)
 """
 
 
@@ -76,25 +80,6 @@ def _json_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON document")
 
 
-def _screen_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--ascii",
-        action=argparse.BooleanOptionalAction,
-        default=argparse.SUPPRESS,
-        help="characters of ASCII alone, or all (default: ASCII unless the locale has UTF-8)",
-    )
-    papers = parser.add_mutually_exclusive_group()
-    for name in ("dark", "light"):
-        papers.add_argument(
-            f"--{name}",
-            dest="paper",
-            action="store_const",
-            const=name,
-            default=argparse.SUPPRESS,
-            help=f"colours for a {name} background (default: as the terminal says, else dark)",
-        )
-
-
 def _add_demo(commands: "argparse._SubParsersAction[_Parser]") -> None:
     demo = commands.add_parser(
         "demo",
@@ -103,7 +88,7 @@ def _add_demo(commands: "argparse._SubParsersAction[_Parser]") -> None:
         epilog=EXIT_CODES,
         allow_abbrev=False,
     )
-    _screen_options(demo)
+    add_settings(demo)
     demo.add_argument("--model", default="smollm2", metavar="M", help="smollm2 (default), random, or a .gguf file")
     demo.add_argument("--name", default="demo", help="name of the engine's socket (default: demo)")
     demo.add_argument("--seed", type=int, metavar="N", help="seed of the workload and of random weights")
@@ -207,7 +192,23 @@ def _add_replay(commands: "argparse._SubParsersAction[_Parser]") -> None:
         help="begin there: 14:03 or 14:03:59 (local, the latest in the recording), 2026-11-30T14:03:59, +90 (seconds from "
         "its start), -90 (before its end), it:1234 (iteration). Default: its start",
     )
-    _screen_options(replay)
+    add_settings(replay)
+
+
+def _add_config(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    config = commands.add_parser(
+        "config",
+        help="show what is set and by what, or check a file of settings",
+        description="Show every setting of the screen, its value, and where that is from.",
+        epilog=f"{EXIT_CODES}; all about settings: docs/config.md",
+        allow_abbrev=False,
+    )
+    what = config.add_mutually_exclusive_group()
+    what.add_argument("--show", action="store_true", help="show what holds (the default)")
+    what.add_argument("--check", metavar="FILE", help="check a file of settings, every profile of it")
+    what.add_argument("--example", action="store_true", help="print a file in which every setting is explained")
+    _json_option(config)
+    add_settings(config)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -222,16 +223,16 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--reset-terminal", action="store_true", help="put a terminal right that a killed viewer left behind"
     )
-    _screen_options(parser)
+    add_settings(parser)
     # Options that may stand before or after a verb are SUPPRESSed below, so that the inner parser does not undo the outer.
-    parser.set_defaults(engine=None, run=None, json=False, ascii=None, paper=None)
+    parser.set_defaults(engine=None, run=None, json=False)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
 
     attach = commands.add_parser(
         "attach", help="watch a running engine", description="Watch a running engine.", epilog=EXIT_CODES
     )
     attach.add_argument("target", metavar="NAME|SOCKET", nargs="?", help="default: the only live engine")
-    _screen_options(attach)
+    add_settings(attach)
 
     _add_demo(commands)
     commands.add_parser(
@@ -251,6 +252,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     _add_ctl(commands)
     _add_replay(commands)
+    _add_config(commands)
 
     load = commands.add_parser(
         "load",

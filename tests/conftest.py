@@ -6,9 +6,16 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from kvtop.settings.definitions import DEFINITIONS
+
 if "PYTEST_XDIST_WORKER" in os.environ:
     # One worker a core: threads of torch beyond that only wait for each other. Before anything imports torch.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# What the user of this machine has set is not what is tested.
+for name in ("KVTOP_CONFIG", *(definition.variable for definition in DEFINITIONS)):
+    os.environ.pop(name, None)
+os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
 
 # No example is judged by how long it took: the machine may be busy with other things.
 settings.register_profile("kvtop", deadline=None)

@@ -22,6 +22,7 @@ PAGES = (
     "docs/serving.md",
     "docs/metrics.md",
     "docs/terminals.md",
+    "docs/config.md",
     "docs/snapshot.md",
     "docs/load.md",
 )

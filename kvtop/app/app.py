@@ -13,11 +13,11 @@ from kvtop.app.commander import Commander
 from kvtop.app.engine_screen import EngineScreen
 from kvtop.app.feed import Feed
 from kvtop.app.keys import APP_ACTIONS, EVERYWHERE_NAME
+from kvtop.app.preferences import Preferences
 from kvtop.sources.base import Source
 from kvtop.term.environment import settle_gc, share_interpreter
 from kvtop.term.front_buffer import FrontBufferApp
 from kvtop.term.keys import bindings
-from kvtop.term.paper import Paper
 from kvtop.views.glyphs import ASCII, UNICODE
 from panels.dialogs.dialog import Dialog
 
@@ -125,11 +125,9 @@ class KvtopApp(FrontBufferApp[int]):
 def run(
     source: Source,
     control_path: Path | None = None,
+    preferences: Preferences = Preferences(),  # noqa: B008 - it never changes
     *,
     read_only: str = "this source has no control socket",
-    snapshot_folder: Path | None = None,
-    ascii_only: bool = False,
-    paper: Paper | None = None,
 ) -> int:
     """Shows ``source`` until the user leaves; the exit code. Raises what ended the screen, if it was a fault.
 
@@ -138,13 +136,14 @@ def run(
     engine = EngineScreen(
         Feed(source),
         Commander(control_path, why=read_only),
-        glyphs=ASCII if ascii_only else UNICODE,
-        snapshot_folder=snapshot_folder,
+        glyphs=ASCII if preferences.ascii_only else UNICODE,
+        snapshot_folder=preferences.snapshot_folder,
+        keymap=preferences.keymap,
     )
-    app = KvtopApp([engine], ascii_only=ascii_only, paper=paper)
+    app = KvtopApp([engine], depth=preferences.depth, look=preferences.theme, ascii_only=preferences.ascii_only)
     share_interpreter()
     try:
-        result = app.run()
+        result = app.run(mouse=preferences.mouse)
     finally:
         engine.snapshots.finish()
     if app.failure is not None:

@@ -6,7 +6,7 @@ are single characters or Textual's names (``ctrl+x``, ``f5``, ``pagedown``). ``c
 
 import difflib
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from textual.keys import KEY_NAME_REPLACEMENTS, Keys, key_to_character
@@ -36,6 +36,15 @@ _ALONE = (EVERYWHERE_NAME, "dialogs", PAGER)
 """Where the keys that work everywhere are not besides: while one is open, its own come first."""
 
 
+class KeymapError(UserError):
+    """A mapping that cannot be: ``action``: the id of that whose keys are at fault, of two the one that is mapped last;
+    ``what`` is wrong, in a sentence."""
+
+    def __init__(self, action: str, what: str) -> None:
+        self.action, self.what = one_line(action), one_line(what)
+        super().__init__(f"{self.action}: {self.what}", code=2)
+
+
 @dataclass(frozen=True)
 class Keymap:
     """``sections``: every action with the keys it has; ``bindings``: what was changed, for `textual.app.App.set_keymap`."""
@@ -56,24 +65,20 @@ DEFAULT = Keymap()
 
 
 def keymap(mapping: Mapping[str, object]) -> Keymap:
-    """Checks ``mapping``: action id -> key, or keys as a list or separated by commas. Raises `UserError` (exit code 2)."""
+    """Checks ``mapping``: action id -> key, or keys as a list or separated by commas. Raises `KeymapError`."""
     known = {action.id(place): (place, action) for place, actions in SECTIONS for action in actions}
     wanted: dict[str, tuple[str, ...]] = {}
     for id, value in mapping.items():
         if id not in known:
             near = difflib.get_close_matches(str(id), known, 1)
-            raise _wrong(f"there is no action {id!r}" + (f"; did you mean {near[0]}?" if near else ""))
+            raise KeymapError(str(id), "no such action" + (f"; did you mean {near[0]}?" if near else ""))
         wanted[id] = _keys(id, value)
     sections = tuple(
         Section(place, tuple(_with_keys(action, wanted.get(action.id(place))) for action in actions))
         for place, actions in SECTIONS
     )
-    _check_conflicts(sections)
+    _check_conflicts(sections, wanted)
     return Keymap(sections, {id: ",".join(keys) for id, keys in wanted.items()})
-
-
-def _wrong(what: str) -> UserError:
-    return UserError(f"keymap: {one_line(what)}", code=2)
 
 
 def _keys(id: str, value: object) -> tuple[str, ...]:
@@ -81,27 +86,27 @@ def _keys(id: str, value: object) -> tuple[str, ...]:
     if isinstance(value, str) and value == ",":
         parts = [value]
     if not isinstance(parts, list | tuple) or not parts:
-        raise _wrong(f"{id} needs a key or a list of keys, not {value!r}")
+        raise KeymapError(id, f"needs a key or a list of keys, not {value!r}")
     keys = tuple(_key(id, part) for part in parts)
     if len(set(keys)) < len(keys):
-        raise _wrong(f"{id} has the same key twice: {value!r}")
+        raise KeymapError(id, f"has the same key twice: {value!r}")
     return keys
 
 
 def _key(id: str, part: object) -> str:
     """A key by its one name."""
     if not isinstance(part, str):
-        raise _wrong(f"{id}: {part!r} is no key")
+        raise KeymapError(id, f"{part!r} is no key")
     text = part if part == " " else part.strip()
     if len(text) == 1:
         if not text.isprintable():
-            raise _wrong(f"{id}: {text!r} is no key")
+            raise KeymapError(id, f"{text!r} is no key")
         return _name_of(text)
     *modifiers, name = text.split("+")
     if not set(modifiers) <= _MODIFIERS or not (text in _NAMED or name in _NAMED or _is_character(name)):
-        raise _wrong(f"{id}: there is no key {text!r}")
+        raise KeymapError(id, f"there is no key {text!r}")
     if text in FIXED:
-        raise _wrong(f"{id}: {text} always does what it does")
+        raise KeymapError(id, f"{text} always does what it does")
     return text
 
 
@@ -131,7 +136,8 @@ def shown(key: str) -> str:
     return "+".join([*modifiers, _SHOWN.get(name) or key_to_character(name) or name])
 
 
-def _check_conflicts(sections: tuple[Section, ...]) -> None:
+def _check_conflicts(sections: tuple[Section, ...], wanted: Collection[str]) -> None:
+    order = list(wanted)
     everywhere = next(section for section in sections if section.name == EVERYWHERE_NAME)
     for section in sections:
         shared = [] if section.name in _ALONE else [everywhere]
@@ -141,6 +147,7 @@ def _check_conflicts(sections: tuple[Section, ...]) -> None:
                 for key in action.keys:
                     other = meaning.setdefault(key, action.id(place))
                     if other != action.id(place):
-                        raise _wrong(
-                            f"{shown(key)} would mean both {other} and {action.id(place)}; give one another key"
+                        raise KeymapError(
+                            max((other, action.id(place)), key=lambda id: order.index(id) if id in order else -1),
+                            f"{shown(key)} would mean both {other} and {action.id(place)}; give one another key",
                         )

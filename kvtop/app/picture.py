@@ -11,6 +11,7 @@ from kvtop.sources.base import Item
 from kvtop.state import EngineState
 from kvtop.term.depth import ColourDepth
 from kvtop.term.paper import Paper
+from kvtop.term.theme import Theme
 
 
 class _StandStill:
@@ -55,7 +56,7 @@ async def _draw(
     state: EngineState, size: tuple[int, int], now: float, depth: ColourDepth, paper: Paper, keys: Sequence[str]
 ) -> str:
     engine = EngineScreen(Feed(_StandStill(), state), Commander(None), now=lambda: now)
-    app = KvtopApp([engine], depth=depth, paper=paper, ticking=False)
+    app = KvtopApp([engine], depth=depth, look=Theme(paper), ticking=False)
     async with app.run_test(size=size) as pilot:
         app.tick()
         await pilot.pause()

@@ -2,25 +2,21 @@
 
 import argparse
 
+from kvtop.commands.preferences import preferences
+from kvtop.commands.settings_options import chosen
 from kvtop.commands.target import control_of, find_engine
-from kvtop.commands.tty import ascii_only, current_folder, paper, require_screen, restored, signals_raise
-from kvtop.term.environment import prepare_environment
+from kvtop.commands.tty import require_screen, restored, signals_raise
 
 
 def run(options: argparse.Namespace) -> int:
-    found = find_engine(options.target, ask=True)
+    choice = chosen(options)
+    found = find_engine(choice.settings.engine if options.target is None else options.target, ask=True)
     require_screen()
 
-    prepare_environment()  # before Textual reads it
+    wanted = preferences(choice)
     from kvtop.app.app import run as show
     from kvtop.sources.socket import SocketSource
 
     source = SocketSource(found.path)
     with signals_raise(), restored():
-        return show(
-            source,
-            control_of(found.path),
-            snapshot_folder=current_folder(),
-            ascii_only=ascii_only(options.ascii),
-            paper=paper(options.paper),
-        )
+        return show(source, control_of(found.path), wanted)

@@ -5,23 +5,28 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvtop.commands.child import EngineChild, Ready, require_engine, signal_name
+from kvtop.commands.preferences import preferences
 from kvtop.commands.progress import ProgressLine
+from kvtop.commands.settings_options import chosen
 from kvtop.commands.table import number
 from kvtop.commands.target import place_fault
-from kvtop.commands.tty import ascii_only, current_folder, paper, require_screen, restored, signals_raise
+from kvtop.commands.tty import require_screen, restored, signals_raise
 from kvtop.errors import UserError, one_line
 from kvtop.protocol.places import PlaceError, socket_folder, valid_name
 from kvtop.sources.discover import search
-from kvtop.term.environment import prepare_environment
+
+if TYPE_CHECKING:
+    from kvtop.app.preferences import Preferences
 
 FIRST_KEYFRAME_WITHIN = 120.0
 """Seconds for the first iteration, which may be a long one: a real model, warming up, on a busy machine."""
 
 
 def run(options: argparse.Namespace) -> int:
+    choice = chosen(options)
     if not options.once:
         require_screen()
     require_engine()
@@ -31,11 +36,12 @@ def run(options: argparse.Namespace) -> int:
     with signals_raise():
         try:
             child.start()
+            wanted = None if options.once else preferences(choice)  # while the engine starts
             try:
                 ready = child.wait_ready(progress, progress.note)
             finally:
                 progress.close()
-            return _watch_once(child, ready, options) if options.once else _watch_screen(child, ready, options)
+            return _watch_once(child, ready, options) if wanted is None else _watch_screen(child, ready, wanted)
         finally:
             child.stop()
 
@@ -121,19 +127,12 @@ def _place_for(name: str) -> Path:
     return place
 
 
-def _watch_screen(child: EngineChild, ready: Ready, options: argparse.Namespace) -> int:
-    prepare_environment()  # before Textual reads it
+def _watch_screen(child: EngineChild, ready: Ready, wanted: "Preferences") -> int:
     from kvtop.app.app import run as show
     from kvtop.sources.socket import SocketSource
 
     with restored():
-        result = show(
-            SocketSource(ready.socket),
-            ready.control,
-            snapshot_folder=current_folder(),
-            ascii_only=ascii_only(options.ascii),
-            paper=paper(options.paper),
-        )
+        result = show(SocketSource(ready.socket), ready.control, wanted)
     if (code := child.exit_code) is not None:
         how = f"was ended by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
         raise UserError(f"the engine {how}", f"its log: {child.log}")

@@ -4,20 +4,22 @@ import argparse
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from kvtop.commands.tty import ascii_only, current_folder, paper, require_screen, restored, signals_raise
+from kvtop.commands.preferences import preferences
+from kvtop.commands.settings_options import chosen
+from kvtop.commands.tty import require_screen, restored, signals_raise
 from kvtop.errors import UserError
 from kvtop.record import Place, Recording, RecordingError, Tape
-from kvtop.term.environment import prepare_environment
 
 WHENS = "14:03:59, 2026-11-30T14:03:59, +90, -90, it:1234"
 
 
 def run(options: argparse.Namespace) -> int:
+    choice = chosen(options)
     tape = opened(Path(options.file))
     at = None if options.at is None else place_of(options.at, tape)
     require_screen()
 
-    prepare_environment()  # before Textual reads it
+    wanted = preferences(choice)
     from kvtop.app.app import run as show
     from kvtop.sources.replay import ReplaySource
 
@@ -25,10 +27,8 @@ def run(options: argparse.Namespace) -> int:
     with signals_raise(), restored():
         return show(
             source,
+            preferences=wanted,
             read_only="this is a recording, and what it shows is over",
-            snapshot_folder=current_folder(),
-            ascii_only=ascii_only(options.ascii),
-            paper=paper(options.paper),
         )
 
 

@@ -11,9 +11,6 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from kvtop.errors import UserError
-from kvtop.term.charset import first_environment, speaks_utf8
-from kvtop.term.depth import detect
-from kvtop.term.paper import Paper, asked
 
 if TYPE_CHECKING:
     import asyncio
@@ -49,21 +46,6 @@ def require_screen() -> None:
             raise UserError(f"the screen needs a terminal, and standard {name} is not one", hint, code=2)
     if os.environ.get("TERM", "") in ("", "dumb"):
         raise UserError("the screen needs a terminal that can move its cursor (TERM is unset or dumb)", hint, code=2)
-    try:
-        detect(os.environ, isatty=True)
-        asked(os.environ)
-    except ValueError as error:
-        raise UserError(str(error), code=2) from None
-
-
-def ascii_only(asked: bool | None) -> bool:
-    """Whether to keep to ASCII: as the user asked, else as the locale has it."""
-    return not speaks_utf8(first_environment()) if asked is None else asked
-
-
-def paper(named: str | None) -> Paper | None:
-    """The paper that the user says the terminal has; None: to be found out."""
-    return None if named is None else Paper(named)
 
 
 def current_folder() -> Path:

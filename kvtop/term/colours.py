@@ -5,7 +5,7 @@ whichever way a terminal mixes the sixteen. Ramps are made by hand for each set,
 colours by distance makes it jump back and forth; they move away from the paper, whose colour is that of nothing.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvtop.term.depth import ColourDepth
 from kvtop.term.paper import Paper
@@ -98,17 +98,56 @@ _SIXTEEN_LIGHT = Colours(
     bright="97",
     black="30",
 )
+# Of high contrast: 7 for text; of 256 colours, 4.5 for borders and ramps. Where sixteen are mixed so that no red has that,
+# what is bad is underlined.
+_STRONG_INDEXED_DARK = replace(
+    _INDEXED_DARK,
+    named=_named(*_indexed(251, 80, 78, 220, 210, 248), bold_key=True),
+    heat=_indexed(204, 209, 211, 215, 222, 223, 229, 231),
+    share=_indexed(33, 39, 75, 45, 117, 123, 159, 195),
+)
+_STRONG_INDEXED_LIGHT = replace(
+    _INDEXED_LIGHT,
+    named=_named(*_indexed(238, 18, 22, 53, 88, 240), bold_key=True),
+    heat=_indexed(161, 160, 126, 125, 124, 89, 53, 16),
+    share=_indexed(27, 26, 25, 24, 20, 19, 18, 17),
+)
+_UNDERLINED = ("1", "4")
+_STRONG_SIXTEEN_DARK = replace(
+    _SIXTEEN_DARK,
+    named=_named(
+        dim=Look("37"),
+        title=Look("96"),
+        good=Look("92"),
+        warn=Look("93"),
+        bad=Look("97", attrs=_UNDERLINED),
+        border=Look("37"),
+        bold_key=True,
+    ),
+)
+_STRONG_SIXTEEN_LIGHT = replace(
+    _SIXTEEN_LIGHT,
+    named=_named(
+        dim=PLAIN,
+        title=PLAIN,
+        good=Look("34"),
+        warn=Look("34", attrs=("3",)),
+        bad=Look(attrs=_UNDERLINED),
+        border=Look("30"),
+        bold_key=False,
+    ),
+)
 _SETS = {
-    (True, Paper.DARK): _INDEXED_DARK,
-    (True, Paper.LIGHT): _INDEXED_LIGHT,
-    (False, Paper.DARK): _SIXTEEN_DARK,
-    (False, Paper.LIGHT): _SIXTEEN_LIGHT,
+    (True, Paper.DARK): (_INDEXED_DARK, _STRONG_INDEXED_DARK),
+    (True, Paper.LIGHT): (_INDEXED_LIGHT, _STRONG_INDEXED_LIGHT),
+    (False, Paper.DARK): (_SIXTEEN_DARK, _STRONG_SIXTEEN_DARK),
+    (False, Paper.LIGHT): (_SIXTEEN_LIGHT, _STRONG_SIXTEEN_LIGHT),
 }
 
 
-def colours(depth: ColourDepth, paper: Paper) -> Colours:
+def colours(depth: ColourDepth, paper: Paper, strong: bool = False) -> Colours:
     """The set of a depth that has colours."""
-    return _SETS[depth is not ColourDepth.ANSI16, paper]
+    return _SETS[depth is not ColourDepth.ANSI16, paper][strong]
 
 
 def state_looks(depth: ColourDepth, paper: Paper) -> dict[int, Look]:

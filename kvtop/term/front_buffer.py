@@ -25,7 +25,7 @@ from textual.app import App
 from textual.filter import LineFilter
 from textual.geometry import Region
 from textual.screen import Screen
-from textual.theme import Theme
+from textual.theme import Theme as TextualTheme
 from textual.widget import Widget
 
 from kvtop.term import selftest
@@ -38,9 +38,10 @@ from kvtop.term.frame_clock import FrameClock
 from kvtop.term.governor import BACKLOG_LIMIT, Governor
 from kvtop.term.look_table import LookTable, TableFull
 from kvtop.term.palette import Palette
-from kvtop.term.paper import Paper, asked, told
+from kvtop.term.paper import Paper, told
 from kvtop.term.paste import PaperTold
 from kvtop.term.strip import cells_of
+from kvtop.term.theme import AUTO, Theme
 from kvtop.term.without_colour import WithoutColour
 from kvtop.views.clusters import spell, whole
 from kvtop.views.rows import Row
@@ -70,8 +71,8 @@ class FrontBufferApp(App[Result], Generic[Result]):
     """A Textual app with a palette for its terminal, a front buffer, a governor and a frame clock.
 
     Args:
-        depth: Colours of the terminal; None asks the environment (see `kvtop.term.depth.detect`, and its ValueError).
-        paper: The terminal's; None asks the environment (see `kvtop.term.paper`, and its ValueError), then the terminal.
+        depth: Colours of the terminal; None asks the environment (see `kvtop.term.depth.detect`).
+        look: For which paper the colours are; None in it asks the environment (see `kvtop.term.paper`), then the terminal.
         ascii_only: Nothing beyond ASCII is sent; what Textual draws is sent as the nearest.
         kwargs: As for `textual.app.App`.
 
@@ -88,17 +89,16 @@ class FrontBufferApp(App[Result], Generic[Result]):
         self,
         *,
         depth: ColourDepth | None = None,
-        paper: Paper | None = None,
+        look: Theme = AUTO,
         ascii_only: bool = False,
         **kwargs: Any,
     ) -> None:
         self.ascii_only = ascii_only
         self.depth = detect(os.environ, sys.stdout.isatty()) if depth is None else depth
-        chosen = asked(os.environ) if paper is None else paper
-        self.palette = Palette(self.depth, told(os.environ) if chosen is None else chosen)
+        self.palette = Palette(self.depth, told(os.environ) if look.paper is None else look.paper, look.strong)
         # A Linux console of old writes the question on the screen.
         console = os.environ.get("TERM", "").startswith(("linux", "vt"))
-        self.asks_paper = chosen is None and self.depth is not ColourDepth.NONE and not console
+        self.asks_paper = look.paper is None and self.depth is not ColourDepth.NONE and not console
         self.governor = Governor()
         self.faults = 0
         self.stock_reason = ""
@@ -273,7 +273,7 @@ class FrontBufferApp(App[Result], Generic[Result]):
 
     def on_paper_told(self, message: PaperTold) -> None:
         if message.paper is not self.palette.paper:
-            self.palette = Palette(self.depth, message.paper)
+            self.palette = Palette(self.depth, message.paper, self.palette.strong)
             self.theme = _theme(message.paper)
             for screen in self.screen_stack:
                 screen.refresh(layout=True)
@@ -391,7 +391,7 @@ class FrontBufferApp(App[Result], Generic[Result]):
             self._clock.limit("suspended", None)
         self.redraw()
 
-    def _repaint_theme(self, _: Theme) -> None:
+    def _repaint_theme(self, _: TextualTheme) -> None:
         if self._buffer is not None:
             self._buffer.distrust()
 

@@ -25,6 +25,9 @@ _Roles = dict[int, Look]
 TEXT_CONTRAST = 4.5
 """Below this, text under the cursor gives up its colour."""
 
+STRONG_CONTRAST = 7.0
+"""The same where contrast is to be high."""
+
 
 def _coloured(colours: Colours) -> _Roles:
     roles = dict(colours.named)
@@ -54,10 +57,10 @@ def _mono() -> _Roles:
     return roles
 
 
-def _lit(role: int, look: Look, colours: Colours) -> Look:
+def _lit(role: int, look: Look, colours: Colours, least: float) -> Look:
     """A map cell is inked on its own colour; text keeps its colour on a bar where that can be read."""
     if role < Role.STATE0:
-        readable = look.fg and worst_contrast(look.fg, colours.bar) >= TEXT_CONTRAST
+        readable = look.fg and worst_contrast(look.fg, colours.bar) >= least
         return Look(look.fg if readable else colours.bright, colours.bar, look.attrs)
     ground = look.fg.replace("38;", "48;", 1) if ";" in look.fg else str(int(look.fg) % 10 + 40)
     ink = max(colours.bright, colours.black, key=lambda ink: worst_contrast(ink, ground))
@@ -73,22 +76,27 @@ class Palette:
     Attributes:
         depth: The colour depth.
         paper: What it is made to be read on.
+        strong: Whether text has a contrast of 7 to it, where it otherwise has one of 4.5.
         looks: 256 looks, one a role byte; bytes that are no role look like `Role.TEXT`.
         cell_bits: ``uint32[256]``: the look's number, shifted into place, for each role byte. Roles that look the same
             share a number (that of the first of them), so cells that look the same are equal.
         plain: ``bool[256]``: whether a space in that role is just paper.
     """
 
-    def __init__(self, depth: ColourDepth, paper: Paper = Paper.DARK) -> None:
+    def __init__(self, depth: ColourDepth, paper: Paper = Paper.DARK, strong: bool = False) -> None:
         self.depth = depth
         self.paper = paper
+        self.strong = strong
         if depth is ColourDepth.NONE:
             roles = _mono() | state_looks(depth, paper)
             lit = dict.fromkeys(range(HIGHLIGHT), Look(attrs=("1", "7")))
         else:
-            chosen = colours(depth, paper)
+            chosen = colours(depth, paper, strong)
             roles = _coloured(chosen) | state_looks(depth, paper)
-            lit = {role: _lit(role, look, chosen) for role, look in roles.items()}
+            lit = {
+                role: _lit(role, look, chosen, STRONG_CONTRAST if strong else TEXT_CONTRAST)
+                for role, look in roles.items()
+            }
         looks = [roles.get(byte, PLAIN) for byte in range(HIGHLIGHT)]
         looks += [lit.get(byte, lit[Role.TEXT]) for byte in range(HIGHLIGHT)]
         self.looks: tuple[Look, ...] = tuple(looks)

@@ -9,7 +9,7 @@ from kvtop.term.contrast import contrast
 
 
 class Paper(Enum):
-    """The values are what ``KVTOP_THEME`` accepts, besides ``auto``."""
+    """The values are words for it."""
 
     DARK = "dark"
     LIGHT = "light"
@@ -23,21 +23,6 @@ ANSWER: Final = re.compile(r"\x1b\]11;([^\x07\x1b]{0,64})(?:\x07|\x1b\\)")
 
 _LIGHT_ENDS = frozenset({"7", *map(str, range(9, 16))})
 _CHANNELS = re.compile(r"rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})")
-
-
-def asked(env: Mapping[str, str]) -> Paper | None:
-    """What ``KVTOP_THEME`` (dark, light, auto) asks for; None where it leaves it open.
-
-    Raises:
-        ValueError: It is none of these; the message is one sentence.
-    """
-    text = env.get("KVTOP_THEME", "").strip().lower()
-    if text in ("", "auto"):
-        return None
-    try:
-        return Paper(text)
-    except ValueError:
-        raise ValueError(f"KVTOP_THEME is {text[:32]!r}: it may be dark, light or auto") from None
 
 
 def told(env: Mapping[str, str]) -> Paper:

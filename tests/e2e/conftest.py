@@ -19,7 +19,7 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture
 def environment(place: Path) -> dict[str, str]:
-    ours = ("TMUX", "TMUX_PANE", "NO_COLOR", "COLORTERM", "COLORFGBG", "KVTOP_THEME")
+    ours = ("TMUX", "TMUX_PANE", "NO_COLOR", "COLORTERM", "COLORFGBG")
     kept = {k: v for k, v in os.environ.items() if k not in ours}
     return kept | {"KVTOP_SOCKET_DIR": str(place), "TERM": "xterm-256color", "OMP_NUM_THREADS": "1"}
 

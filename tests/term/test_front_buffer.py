@@ -14,6 +14,7 @@ from kvtop.term.depth import ColourDepth
 from kvtop.term.palette import Palette
 from kvtop.term.paper import Paper
 from kvtop.term.paste import PaperTold
+from kvtop.term.theme import THEMES
 from kvtop.views.block_states import role_of
 from kvtop.views.rows import Role, Row
 from tests.term.demo_app import DemoApp, Dialog
@@ -81,11 +82,15 @@ def test_ink_follows_the_paper_that_the_terminal_tells() -> None:
 
 
 def test_a_terminal_is_asked_unless_the_user_has_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    for theme, asks, paper in (("", True, Paper.DARK), ("light", False, Paper.LIGHT), ("dark", False, Paper.DARK)):
-        monkeypatch.setenv("KVTOP_THEME", theme)
-        app = DemoApp(driver_class=CountingDriver, depth=ColourDepth.INDEXED)
-        assert (app.asks_paper, app.palette.paper) == (asks, paper)
-    monkeypatch.setenv("KVTOP_THEME", "auto")
+    for name, asks, paper, strong in (
+        ("auto", True, Paper.DARK, False),
+        ("light", False, Paper.LIGHT, False),
+        ("dark", False, Paper.DARK, False),
+        ("high-contrast", True, Paper.DARK, True),
+        ("high-contrast-light", False, Paper.LIGHT, True),
+    ):
+        app = DemoApp(driver_class=CountingDriver, depth=ColourDepth.INDEXED, look=THEMES[name])
+        assert (app.asks_paper, app.palette.paper, app.palette.strong) == (asks, paper, strong)
     monkeypatch.setenv("COLORFGBG", "0;15")
     assert DemoApp(driver_class=CountingDriver, depth=ColourDepth.INDEXED).palette.paper is Paper.LIGHT
 
@@ -301,7 +306,7 @@ sys.stdout.buffer.write(text.encode())
 
 
 def _run(depth: str, painting: str, **env: str) -> str:
-    clean = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "KVTOP_COLOR")}
+    clean = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     run = subprocess.run(
         [sys.executable, "-c", NO_COLOUR_RUN, depth, painting], env=clean | env, capture_output=True, timeout=120
     )

@@ -114,11 +114,16 @@ def is_text(role: int) -> bool:
     return role < Role.HEAT0 and role != Role.BORDER
 
 
+STRONG = [False, True]
+
+
+@pytest.mark.parametrize("strong", STRONG)
 @pytest.mark.parametrize("paper", list(Paper))
 @pytest.mark.parametrize("depth", list(ColourDepth))
-def test_text_and_cells_can_be_read_on_their_paper(depth: ColourDepth, paper: Paper) -> None:
-    """WCAG 2: a contrast of 4.5 for text, of 3 for shapes; under the cursor too."""
-    palette = Palette(depth, paper)
+def test_text_and_cells_can_be_read_on_their_paper(depth: ColourDepth, paper: Paper, strong: bool) -> None:
+    """WCAG 2: a contrast of 4.5 for text, of 3 for shapes; under the cursor too. Where it is to be high, 7 for text that is
+    not a name in the colour of its cells, and of 256 colours 4.5 for shapes."""
+    palette = Palette(depth, paper, strong)
     faint = []
     for role in range(HIGHLIGHT):
         for lit in (0, HIGHLIGHT):
@@ -126,6 +131,10 @@ def test_text_and_cells_can_be_read_on_their_paper(depth: ColourDepth, paper: Pa
                 least = min(contrasts(palette.looks[role | lit], colours, ground, ink))
                 # A cell under the cursor is a letter or a shape on its colour.
                 wanted = 4.5 if is_text(role) and not (lit and role >= Role.STATE0) else 3.0
+                if strong and is_text(role) and role < Role.STATE0:
+                    wanted = 7.0
+                elif strong and depth is not ColourDepth.ANSI16 and not lit:
+                    wanted = 4.5
                 if least < wanted:
                     faint.append((role, bool(lit), ground, colours[:13], round(least, 2)))
     assert not faint
@@ -137,8 +146,9 @@ def away_from_paper(ramp: list[float], paper: Paper) -> list[float]:
 
 @pytest.mark.parametrize("first", RAMPS)
 @pytest.mark.parametrize("paper", list(Paper))
-def test_ramps_of_256_colours_move_away_from_the_paper(first: Role, paper: Paper) -> None:
-    looks = Palette(ColourDepth.INDEXED, paper).looks[first : first + HEAT_STEPS]
+@pytest.mark.parametrize("strong", STRONG)
+def test_ramps_of_256_colours_move_away_from_the_paper(first: Role, paper: Paper, strong: bool) -> None:
+    looks = Palette(ColourDepth.INDEXED, paper, strong).looks[first : first + HEAT_STEPS]
     ramp = away_from_paper([luminance(indexed(look.fg)) for look in looks], paper)
     assert ramp == sorted(ramp)
     assert len(set(ramp)) == HEAT_STEPS
@@ -172,10 +182,11 @@ def test_without_colour_there_is_no_colour_code() -> None:
         assert set(palette.sgr(byte).split(";")) <= {"", "1", "4", "7"}, byte
 
 
+@pytest.mark.parametrize("strong", STRONG)
 @pytest.mark.parametrize("paper", list(Paper))
 @pytest.mark.parametrize("depth", list(ColourDepth))
-def test_only_highlights_paint_the_background(depth: ColourDepth, paper: Paper) -> None:
-    palette = Palette(depth, paper)
+def test_only_highlights_paint_the_background(depth: ColourDepth, paper: Paper, strong: bool) -> None:
+    palette = Palette(depth, paper, strong)
     for byte in range(HIGHLIGHT):
         assert palette.looks[byte].leaves_blanks_alone or byte == role_of("pinned") or byte == Role.BAD, byte
         assert not palette.looks[byte].bg
@@ -197,9 +208,20 @@ def test_owners_and_block_states_can_be_told_apart(depth: ColourDepth, paper: Pa
     assert len({palette.sgr(state) for state in states}) == len(states)
 
 
+@pytest.mark.parametrize("strong", STRONG)
 @pytest.mark.parametrize("paper", list(Paper))
 @pytest.mark.parametrize("depth", list(ColourDepth))
-def test_a_highlight_changes_every_role(depth: ColourDepth, paper: Paper) -> None:
-    palette = Palette(depth, paper)
+def test_what_is_bad_stands_out_from_what_is_not(depth: ColourDepth, paper: Paper, strong: bool) -> None:
+    palette = Palette(depth, paper, strong)
+    assert palette.looks[Role.BAD] not in (
+        palette.looks[role] for role in Role if role != Role.BAD and role < Role.STATE0
+    )
+
+
+@pytest.mark.parametrize("strong", STRONG)
+@pytest.mark.parametrize("paper", list(Paper))
+@pytest.mark.parametrize("depth", list(ColourDepth))
+def test_a_highlight_changes_every_role(depth: ColourDepth, paper: Paper, strong: bool) -> None:
+    palette = Palette(depth, paper, strong)
     for role in Role:
         assert palette.looks[role] != palette.looks[role | HIGHLIGHT], role

@@ -1,23 +1,10 @@
-"""Dark or light paper: what the user says, what the environment tells, what the terminal answers."""
+"""Dark or light paper: what the environment tells, what the terminal answers."""
 
 import pytest
 from textual import events
 
-from kvtop.term.paper import Paper, answered, asked, told
+from kvtop.term.paper import Paper, answered, told
 from kvtop.term.paste import PIECE_TICKS, KeyParser, PaperTold
-
-
-@pytest.mark.parametrize(
-    ("theme", "paper"),
-    [("", None), ("auto", None), ("dark", Paper.DARK), ("light", Paper.LIGHT), (" Light ", Paper.LIGHT)],
-)
-def test_the_user_goes_first(theme: str, paper: Paper | None) -> None:
-    assert asked({"KVTOP_THEME": theme}) is paper
-
-
-def test_another_theme_is_refused_in_a_sentence() -> None:
-    with pytest.raises(ValueError, match=r"KVTOP_THEME is 'solarized': it may be dark, light or auto"):
-        asked({"KVTOP_THEME": "solarized"})
 
 
 @pytest.mark.parametrize(
