@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kvtop.commands.table import age, number, table
+from kvtop.commands.table import age, columns, number, table
 from kvtop.commands.target import START_ONE, all_engines, not_looked, where_looked
 from kvtop.commands.watch import glance, heard
 from kvtop.errors import one_line
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
         looked = [{"folder": str(place.folder), "trouble": place.trouble or None} for place in everywhere.places]
         print(json.dumps({"schema": SCHEMA, "engines": facts, "looked_in": looked}, indent=1, allow_nan=False))
     elif facts:
-        print(table(*_columns(facts)))
+        print(table(*_columns(facts), width=columns(sys.stdout), cut=_CUT))
         for line in not_looked(everywhere):
             print(one_line(line), file=sys.stderr)
     else:
@@ -79,6 +79,9 @@ def _facts(found: Found, state: EngineState | None) -> dict[str, Any]:
 
 
 _HEADINGS = ("NAME", "STATE", "KIND", "MODEL", "PID", "UP", "KV USED", "RUNNING", "WAITING")
+
+_CUT = ("STATE", "FOLDER", "MODEL", "HTTP")
+"""Headings of the columns whose ends matter least: what is wrong with a dead engine is a sentence."""
 
 
 def _columns(facts: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:

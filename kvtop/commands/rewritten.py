@@ -1,7 +1,8 @@
 """A line on a terminal that is written anew again and again."""
 
-import os
 from typing import TextIO
+
+from kvtop.commands.table import columns
 
 UNKNOWN_WIDTH = 80
 """Columns of a terminal that does not say."""
@@ -17,7 +18,7 @@ class RewrittenLine:
         self._open = False
 
     def show(self, text: str) -> None:
-        self.put(f"\r\x1b[K{text[: max(1, self._columns() - 1)]}")
+        self.put(f"\r\x1b[K{text[: max(1, (columns(self._stream) or UNKNOWN_WIDTH) - 1)]}")
         self._open = True
 
     def clear(self) -> None:
@@ -40,9 +41,3 @@ class RewrittenLine:
         if self._open:
             self.put(text)
             self._open = False
-
-    def _columns(self) -> int:
-        try:
-            return os.get_terminal_size(self._stream.fileno()).columns or UNKNOWN_WIDTH
-        except (OSError, ValueError):
-            return UNKNOWN_WIDTH
