@@ -1,11 +1,12 @@
 """``POST /v1/chat/completions``: the assistant's next turn."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
 from engine.http.errors import invalid
+from engine.http.form import ChoiceForm
 from engine.http.gate import Text
 from engine.http.logprobs import chat_logprobs
 from engine.http.schema import Common
@@ -53,46 +54,29 @@ def chat_prompt(
     return text.encode_chat(template.render(turns, add_generation_prompt=add_generation_prompt, **variables))
 
 
-class ChatForm:
-    """Answers to ``asked``. ``name``: their id."""
+class ChatForm(ChoiceForm):
+    """Answers to ``asked``."""
 
     def __init__(
         self, asked: ChatRequest, text: Text, name: str, model: str, created: int, prompts: list[list[int]]
     ) -> None:
-        self._asked, self._text, self._prompts = asked, text, prompts
-        kind: Literal["chat.completion", "chat.completion.chunk"]
         kind = "chat.completion.chunk" if asked.stream else "chat.completion"
-        self._head = {"id": name, "object": kind, "created": created, "model": model}
-
-    def head(self) -> dict[str, Any]:
-        return self._head
+        super().__init__(kind, asked, name, model, created, prompts)
+        self._asked, self._text = asked, text
 
     def whole(self, place: int, choice: int, output: Output) -> dict[str, Any]:
         message = {"role": "assistant", "content": output.text, "refusal": None}
-        return self._choice(place, choice, output, "message", message, first=True)
+        return self.choice(place, choice, output, {"message": message}, self._logprobs(output), first=True)
 
     def opening(self, choice: int) -> dict[str, Any] | None:
         delta = {"role": "assistant", "content": ""}
         return {"index": choice, "delta": delta, "logprobs": None, "finish_reason": None}
 
     def piece(self, place: int, choice: int, output: Output, *, first: bool) -> dict[str, Any]:
-        return self._choice(place, choice, output, "delta", {"content": output.text}, first=first)
+        said = {"delta": {"content": output.text}}
+        return self.choice(place, choice, output, said, self._logprobs(output), first=first)
 
-    def _choice(
-        self, place: int, choice: int, output: Output, name: str, said: dict[str, Any], *, first: bool
-    ) -> dict[str, Any]:
-        logprobs = None
-        if self._asked.logprobs:
-            logprobs = chat_logprobs(self._text, output.logprobs, as_ids=self._asked.return_tokens_as_token_ids)
-        told: dict[str, Any] = {
-            "index": choice,
-            name: said,
-            "logprobs": logprobs,
-            "finish_reason": output.finish_reason,
-            "stop_reason": output.stop_reason,
-        }
-        if self._asked.return_token_ids:
-            told["token_ids"] = list(output.token_ids)
-            if first:
-                told["prompt_token_ids"] = self._prompts[place]
-        return told
+    def _logprobs(self, output: Output) -> dict[str, Any] | None:
+        if not self._asked.logprobs:
+            return None
+        return chat_logprobs(self._text, output.logprobs, as_ids=self._asked.return_tokens_as_token_ids)

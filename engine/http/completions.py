@@ -3,6 +3,7 @@
 from typing import Any
 
 from engine.http.errors import invalid
+from engine.http.form import ChoiceForm
 from engine.http.gate import Text
 from engine.http.logprobs import CompletionLogprobs
 from engine.http.schema import Common
@@ -39,18 +40,15 @@ class CompletionRequest(Common):
         return [text.encode_prompt(each) if isinstance(each, str) else each for each in self.texts()]
 
 
-class CompletionForm:
-    """Answers to ``asked``. ``name``: their id."""
+class CompletionForm(ChoiceForm):
+    """Answers to ``asked``."""
 
     def __init__(
         self, asked: CompletionRequest, text: Text, name: str, model: str, created: int, prompts: list[list[int]]
     ) -> None:
-        self._asked, self._text, self._prompts = asked, text, prompts
+        super().__init__("text_completion", asked, name, model, created, prompts)
+        self._asked, self._text = asked, text
         self._logprobs: dict[int, CompletionLogprobs] = {}
-        self._head = {"id": name, "object": "text_completion", "created": created, "model": model}
-
-    def head(self) -> dict[str, Any]:
-        return self._head
 
     def whole(self, place: int, choice: int, output: Output) -> dict[str, Any]:
         return self.piece(place, choice, output, first=True)
@@ -59,18 +57,7 @@ class CompletionForm:
         return None
 
     def piece(self, place: int, choice: int, output: Output, *, first: bool) -> dict[str, Any]:
-        told: dict[str, Any] = {
-            "index": choice,
-            "text": output.text,
-            "logprobs": self._written(choice, output),
-            "finish_reason": output.finish_reason,
-            "stop_reason": output.stop_reason,
-        }
-        if self._asked.return_token_ids:
-            told["token_ids"] = list(output.token_ids)
-            if first:
-                told["prompt_token_ids"] = self._prompts[place]
-        return told
+        return self.choice(place, choice, output, {"text": output.text}, self._written(choice, output), first=first)
 
     def _written(self, choice: int, output: Output) -> dict[str, Any] | None:
         if self._asked.logprobs is None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from engine.http.schema import Common
 from engine.requests.stream import Output
 
 
@@ -52,3 +53,41 @@ class Form(Protocol):
     def piece(self, place: int, choice: int, output: Output, *, first: bool) -> dict[str, Any]:
         """What is new of it. ``first``: nothing of it has been told before."""
         ...
+
+
+class ChoiceForm:
+    """What all kinds have in common. ``kind``: of object; ``name``: id of the answer; ``created``: seconds since 1970;
+    ``prompts``: token ids of each."""
+
+    def __init__(
+        self, kind: str, asked: Common, name: str, model: str, created: int, prompts: Sequence[Sequence[int]]
+    ) -> None:
+        self._return_token_ids, self._prompts = asked.return_token_ids, prompts
+        self._head = {"id": name, "object": kind, "created": created, "model": model}
+
+    def head(self) -> dict[str, Any]:
+        return self._head
+
+    def choice(
+        self,
+        place: int,
+        choice: int,
+        output: Output,
+        said: dict[str, Any],
+        logprobs: dict[str, Any] | None,
+        *,
+        first: bool,
+    ) -> dict[str, Any]:
+        """Choice number ``choice``, for prompt ``place``: what it has ``said`` in the words of its kind, and how it stands."""
+        told = {
+            "index": choice,
+            **said,
+            "logprobs": logprobs,
+            "finish_reason": output.finish_reason,
+            "stop_reason": output.stop_reason,
+        }
+        if self._return_token_ids:
+            told["token_ids"] = list(output.token_ids)
+            if first:
+                told["prompt_token_ids"] = self._prompts[place]
+        return told
