@@ -96,14 +96,17 @@ def _room(field: str, tokens: Sequence[int], asked: Asked, served: Served, limit
     return wanted
 
 
-def let_in(order: Order, served: Served, limits: HttpLimits, name: str | None, wakeups: Wakeups) -> Outputs:
-    """The engine gets the requests, under ``name`` where the client gave one. Raises `ApiError` where the queue is full or one
+def let_in(
+    order: Order, served: Served, limits: HttpLimits, name: str | None, wakeups: Wakeups, again: int = 1
+) -> Outputs:
+    """The engine gets the requests, under ``name`` where the client gave one; ``again``: seconds after which one for which
+    there is no room may come again. Raises `ApiError` where the queue is full or one
     of them is refused; then it gets none."""
     if order.requests > limits.queue:
         raise invalid(f"n: {order.requests} outputs are more than the {limits.queue} that can wait", "n")
     waiting = served.server.queued
     if waiting + order.requests > limits.queue:
-        raise busy(f"{waiting} requests wait already, and {limits.queue} is the most")
+        raise busy(f"{waiting} requests wait already, and {limits.queue} is the most", again)
     asked = order.asked
     handles: list[RequestHandle] = []
     try:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from engine.http.errors import busy, unavailable
+from engine.http.pace import Pace, come_again
 from engine.serving.server import Server
 
 
@@ -63,13 +64,15 @@ def short_name(model: str) -> str:
 
 class Gate:
     """``served`` is None until the engine is ready. ``active``: requests being answered, from the end of their bodies on;
-    ``body_bytes``: of bodies that come, or wait to be taken apart. These two are of the server's thread alone."""
+    ``body_bytes``: of bodies that come, or wait to be taken apart; ``pace``: of answers. These are of the server's thread
+    alone."""
 
     def __init__(self) -> None:
         self.served: Served | None = None
         self.draining = False
         self.active = 0
         self.body_bytes = 0
+        self.pace = Pace()
 
     def enter(self) -> Served:
         """The engine, for a new request. Raises `ApiError` (503) where it takes none."""
@@ -82,7 +85,11 @@ class Gate:
     def check_place(self, most: int) -> None:
         """Raises `ApiError` (429) where ``most`` requests are being answered."""
         if self.active >= most:
-            raise busy(f"{self.active} requests are being answered, and {most} is the most")
+            raise busy(f"{self.active} requests are being answered, and {most} is the most", self.come_again())
+
+    def come_again(self) -> int:
+        """Seconds until those that are being answered, or wait for it, will have been; 1 where that is not known."""
+        return come_again(self.active, self.pace.per_second(time.monotonic()), 1)
 
     @contextmanager
     def place(self, most: int) -> Iterator[None]:

@@ -37,11 +37,13 @@ class Generate:
     async def _answer(self, ordered: Order, request: Request, send: Send) -> None:
         served = self._gate.enter()  # reading the body took its time
         wanted = ordered.asked.request_id or _named(request.headers.get("x-request-id"))
-        outputs = let_in(ordered, served, self._limits, wanted, self._wakeups())
+        outputs = let_in(ordered, served, self._limits, wanted, self._wakeups(), self._gate.come_again())
         form, name = form_of(ordered, served, outputs, wanted, int(time.time()))
-        await Answer(ordered, served, outputs, form, name, self._limits.request_seconds)(
-            request.scope, request.receive, send
-        )
+        answer = Answer(ordered, served, outputs, form, name, self._limits.request_seconds)
+        try:
+            await answer(request.scope, request.receive, send)
+        finally:
+            self._gate.pace.ended(time.monotonic())
 
     async def _order(self, body: Body, served: Served) -> Order:
         def make() -> Order:
