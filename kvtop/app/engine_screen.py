@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -21,6 +22,8 @@ from kvtop.app.keys import EVERYWHERE_NAME, SCREEN_ACTIONS
 from kvtop.app.notes import Notes
 from kvtop.app.pages import block_table, numbers_page
 from kvtop.app.snapshots import SnapshotWriter
+from kvtop.app.time_keys import TIME, TimeKeys
+from kvtop.app.time_travel import TimeTravel
 from kvtop.protocol import Command
 from kvtop.sources.replay import ReplaySource
 from kvtop.state import Changes
@@ -38,6 +41,7 @@ from panels.dialogs.confirm_screen import ConfirmScreen
 from panels.dialogs.dialog import Dialog
 from panels.dialogs.help_screen import HelpScreen
 from panels.dialogs.help_text import help_rows
+from panels.dialogs.moment_screen import MomentScreen
 from panels.dialogs.pager import PAGER, Content, PagerScreen
 from panels.dialogs.policy_screen import PolicyScreen
 from panels.panel import Hint, Panel, Tick, TitledPanel
@@ -59,7 +63,7 @@ QUIET_TEXT_S = 1.0
 """Seconds between two looks at texts of which nothing was told: ages and waits go on."""
 
 
-class EngineScreen(Screen[None]):
+class EngineScreen(TimeKeys, Screen[None]):
     """The dashboard of one engine and its dialogs. Whoever owns the clock calls `tick`.
 
     Args:
@@ -99,6 +103,7 @@ class EngineScreen(Screen[None]):
         self._run = feed.shown.run
         self.dashboard = Dashboard(feed.shown, keymap, glyphs)
         self.panels, self.footer = self.dashboard.panels, self.dashboard.footer
+        self.travel = TimeTravel(feed, now)
         self._notes = Notes(self.footer, now)
         self.map, self.requests = self.panel(BlockMapPanel), self.panel(RequestsPanel)
 
@@ -238,7 +243,17 @@ class EngineScreen(Screen[None]):
         if isinstance(event.widget, TitledPanel):
             self._last_focus = event.widget.ID
             self._notes.focus_moved()
-            self.footer.update(self.keymap.actions(event.widget.NAME))
+            self._name_keys()
+
+    def _name_keys(self) -> None:
+        """The footer has the keys of what one is at: while the past is shown those of time, else those of the panel."""
+        if self.feed.past:
+            names = {action.name for action in TIME if action.footer}
+            keys = [action for action in self.keymap.actions(EVERYWHERE_NAME) if action.name in names]
+            words = {action.name: action.footer for action in TIME}
+            self.footer.update([replace(action, footer=words[action.name]) for action in keys])
+        else:
+            self.footer.update(self.keymap.actions(self.panels[self._last_focus].NAME))
 
     def on_block_map_panel_owner_chosen(self, message: BlockMapPanel.OwnerChosen) -> None:
         self.requests.view.filter = ""
@@ -278,6 +293,9 @@ class EngineScreen(Screen[None]):
             self.say("that request is gone", "warning")
         elif message.what == "open":
             self._open_table(message.num)
+        elif self.feed.past:
+            now = self.keymap.key(EVERYWHERE_NAME, "present")
+            self.say(f"what is shown is a moment gone by: {now} goes back to now, where it can be done", "warning")
         else:
             self._ask(request_form(message.what, self.feed.shown, row))
 
@@ -376,6 +394,7 @@ class EngineScreen(Screen[None]):
             self._turn_replay(self.feed.replay)
         elif self.feed.held:
             self.feed.let_go()
+            self._name_keys()
             self.hint("the view goes on")
         elif self.feed.live.seq is not None:
             self.feed.hold(self._now())
@@ -391,6 +410,19 @@ class EngineScreen(Screen[None]):
         else:
             replay.pause()
             self.hint("the replay stands still; the same key lets it go on")
+
+    # --- time ---
+
+    def travelled(self, said: str) -> None:
+        self._name_keys()
+        self.hint(said)
+        self._redraw_all()
+
+    def open_comparison(self, content: Content) -> None:
+        self._open_pager("what has changed from the earlier moment to the later", content, EVERYWHERE_NAME, "compare")
+
+    def ask_moment(self, go: Callable[[str], str | None], forms: str) -> None:
+        self._open(MomentScreen(go, forms, glyphs=self.glyphs, keys=self.keymap.actions("dialogs")))
 
     def action_help(self) -> None:
         keys = next(action.keys for action in self.keymap.actions(EVERYWHERE_NAME) if action.name == "help")

@@ -1,9 +1,11 @@
-"""From a source to the state, and to what the screen looks at: the state itself, or a copy held still."""
+"""From a source to the state, and to what the screen looks at: the state itself, a copy held still, or a moment past."""
 
+from kvtop.record import Place, Tape
 from kvtop.sources.base import LinkDown, LinkUp, Recorded, Rewound, Source, Unusable
 from kvtop.sources.replay import ReplaySource
 from kvtop.state import Changes, EngineState
 from kvtop.state.freeze import frozen
+from kvtop.state.moment import Moment
 
 
 class Feed:
@@ -16,6 +18,7 @@ class Feed:
         self.live = state or EngineState()
         self.held_since: float | None = None
         self._still: EngineState | None = None
+        self._past: Moment | None = None
         self._asked_at = float("-inf")
         self._fps: float | None = None
 
@@ -27,8 +30,29 @@ class Feed:
     def held(self) -> bool:
         return self._still is not None
 
+    @property
+    def past(self) -> bool:
+        """What is shown is a moment gone by, of an engine that goes on."""
+        return self._past is not None
+
+    @property
+    def place(self) -> Place | None:
+        """Where in what is recorded the shown moment is; None where it is the present."""
+        if self.replay is not None:
+            return self.replay.place
+        return None if self._past is None else self._past.place
+
+    def tape(self) -> Tape | None:
+        """What is recorded, up to now, of what the source tells; None where nothing is."""
+        tape = self.source.tape()
+        if tape is not None:
+            tape.refresh()
+        return tape
+
     def time(self, now: float) -> float:
         """What ages and waits of the state go by at ``now`` (viewer's clock): that, or the time of the recording."""
+        if self._past is not None:
+            return self._past.now
         return now if self.replay is None else self.replay.time
 
     def drain(self, now: float) -> Changes:
@@ -66,11 +90,44 @@ class Feed:
 
     def hold(self, now: float) -> None:
         """From now on the view stands still; the live state goes on."""
+        self._past = None
         self._still, self.held_since = frozen(self.live, self.time(now)), now
 
+    def look(self, moment: Moment, now: float) -> None:
+        """From now on the view shows ``moment``, which is over; the live state goes on."""
+        state = moment.state
+        state.hold(moment.now)
+        state.past = True
+        state.link, state.bye = self.live.link, self.live.bye
+        self._still, self._past = state, moment
+        self.held_since = now - _seconds_between(state, self.live) - (self.live.age(now) or 0.0)
+
+    def seek(self, place: Place, now: float) -> None:
+        """Stops a replay at ``place``."""
+        assert self.replay is not None
+        self.replay.pause()
+        self.replay.seek(place)
+        self.drain(now)
+
+    def to_end(self, now: float) -> None:
+        """To the latest moment there is: of a replay its end, else the present."""
+        if self.replay is None:
+            self.let_go()
+        elif (tape := self.tape()) is not None and tape.end is not None:
+            self.seek(tape.end, now)
+
     def let_go(self) -> None:
-        self._still = self.held_since = None
+        self._still = self._past = self.held_since = None
 
 
 KEYFRAME_EVERY = 2.0
 """Seconds between two requests for a keyframe while frames do not join; a source may ask by itself too."""
+
+
+def _seconds_between(then: EngineState, now: EngineState) -> float:
+    """By the engine's own clocks; 0 where they cannot say."""
+    if then.run == now.run and then.mono is not None and now.mono is not None:
+        return max(0.0, now.mono - then.mono)
+    if then.wall is None or now.wall is None:
+        return 0.0
+    return max(0.0, now.wall - then.wall)

@@ -1,5 +1,8 @@
 """The keys that work wherever the focus is, and all keys of the screen by the place they work in."""
 
+from dataclasses import replace
+
+from kvtop.app.time_keys import TIME
 from kvtop.term.keys import Action, Section
 from panels.dialogs.dialog import DIALOG_ACTIONS
 from panels.dialogs.pager import PAGER, PAGER_ACTIONS
@@ -34,6 +37,7 @@ EVERYWHERE: tuple[Action, ...] = (
     Action("reset_cache", ("R",), "R", "make the prefix cache forget everything (asks first)"),
     Action("compact", ("C",), "C", "compact the pool: move blocks together (asks first)"),
     *_GO_TO,
+    *(replace(action, footer="") for action in TIME),  # the footer has them while the past is shown
     Action("next_tier", ("t",), "t", "show the next tier on the map: device, host, disk"),
     Action("focus_next", ("tab",), "Tab", "go to the next panel"),
     Action("focus_previous", ("shift+tab",), "shift+Tab", "go to the previous panel"),

@@ -28,6 +28,9 @@ class _StandStill:
     def pace(self, fps: float) -> None:
         pass
 
+    def tape(self) -> None:
+        """Nothing is recorded."""
+
     def request_keyframe(self) -> None:
         pass
 

@@ -15,8 +15,9 @@ def run(options: argparse.Namespace) -> int:
 
     wanted = preferences(choice)
     from kvtop.app.app import run as show
+    from kvtop.sources.history import History
     from kvtop.sources.socket import SocketSource
 
-    source = SocketSource(found.path)
+    source = SocketSource(found.path, history=History())
     with signals_raise(), restored():
         return show(source, control_of(found.path), wanted)

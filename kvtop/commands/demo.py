@@ -129,10 +129,11 @@ def _place_for(name: str) -> Path:
 
 def _watch_screen(child: EngineChild, ready: Ready, wanted: "Preferences") -> int:
     from kvtop.app.app import run as show
+    from kvtop.sources.history import History
     from kvtop.sources.socket import SocketSource
 
     with restored():
-        result = show(SocketSource(ready.socket), ready.control, wanted)
+        result = show(SocketSource(ready.socket, history=History()), ready.control, wanted)
     if (code := child.exit_code) is not None:
         how = f"was ended by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
         raise UserError(f"the engine {how}", f"its log: {child.log}")

@@ -1,7 +1,6 @@
 """``kvtop replay FILE``: the screen on a recording."""
 
 import argparse
-from datetime import datetime, timedelta
 from pathlib import Path
 
 from kvtop.commands.preferences import preferences
@@ -9,14 +8,13 @@ from kvtop.commands.settings_options import chosen
 from kvtop.commands.tty import require_screen, restored, signals_raise
 from kvtop.errors import UserError
 from kvtop.record import Place, Recording, RecordingError, Tape
-
-WHENS = "14:03:59, 2026-11-30T14:03:59, +90, -90, it:1234"
+from kvtop.record.when import WhenError, place_of
 
 
 def run(options: argparse.Namespace) -> int:
     choice = chosen(options)
     tape = opened(Path(options.file))
-    at = None if options.at is None else place_of(options.at, tape)
+    at = None if options.at is None else place_at(options.at, tape)
     require_screen()
 
     wanted = preferences(choice)
@@ -46,47 +44,9 @@ def opened(path: Path) -> Recording:
     return tape
 
 
-def place_of(when: str, tape: Tape) -> Place | None:
+def place_at(when: str, tape: Tape) -> Place:
     """The moment that ``when`` means in ``tape``. Raises `UserError` where it means none."""
-    spans = tape.spans()
-    start, end = spans[0].wall_first, spans[-1].wall_last
-    text = when.strip()
-    if text.startswith("it:") and text[3:].isdecimal():
-        return tape.at_iteration(int(text[3:]))
-    if text[:1] in ("+", "-"):
-        seconds = _seconds(text[1:])
-        if seconds is not None:
-            return tape.at_wall(start + seconds if text[0] == "+" else end - seconds)
-    if (wall := _wall(text, end)) is not None:
-        if wall < start - 1.0:
-            raise UserError(f"--at {when}: the recording begins only at {_shown(start)}", "--at +0 is its start")
-        return tape.at_wall(wall)
-    raise UserError(f"--at {when!r} is no moment", f"as in {WHENS}", code=2)
-
-
-def _seconds(text: str) -> float | None:
     try:
-        seconds = float(text)
-    except ValueError:
-        return None
-    return seconds if 0.0 <= seconds < 1e9 else None
-
-
-def _wall(text: str, end: float) -> float | None:
-    """A date and time, or a time of day: the latest that is not behind ``end``. Unix seconds."""
-    last = datetime.fromtimestamp(end)
-    for form in ("%H:%M:%S", "%H:%M"):
-        try:
-            at = datetime.strptime(text, form).time()
-        except ValueError:
-            continue
-        moment = datetime.combine(last.date(), at)
-        return (moment if moment <= last else moment - timedelta(days=1)).timestamp()
-    try:
-        return datetime.fromisoformat(text).timestamp() if text[:4].isdecimal() and "T" in text else None
-    except (ValueError, OverflowError):
-        return None
-
-
-def _shown(wall: float) -> str:
-    return datetime.fromtimestamp(wall).isoformat(sep=" ", timespec="seconds")
+        return place_of(when, tape)
+    except WhenError as error:
+        raise UserError(f"--at {error}", "--at +0 is its start", code=2) from None

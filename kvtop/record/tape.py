@@ -179,6 +179,18 @@ class Tape(ABC):
             at -= 1
         return None
 
+    def entry_leading(self, place: Place, seconds: float) -> Indexed | None:
+        """The same, so many seconds earlier by the engine's monotonic clock, or the earliest of its run: rates and
+        percentiles know only what has been read."""
+        entry = self.entry_before(place)
+        while entry is not None and seconds > 0.0 and entry.summary.monos is not None:
+            before = self.entry_before(Place(entry.first.run, entry.first.seq - 1))
+            if before is None or before.summary.monos is None:
+                break
+            seconds -= max(0.0, entry.summary.monos[0] - before.summary.monos[0])
+            entry = before
+        return entry
+
     def at_seq(self, place: Place) -> Place | None:
         """The latest moment at or before ``place``; the start for one before it. None where nothing is recorded."""
         return self._in_chunks(self._back_from(place), lambda frame, run: Place(run, frame.seq) <= place)

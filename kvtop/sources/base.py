@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kvtop.protocol.codec import AnyFrame
+from kvtop.record.tape import Tape
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,9 @@ class Source(Protocol):
 
     def request_keyframe(self) -> None:
         """Ask for everything anew, where the source can do that."""
+
+    def tape(self) -> Tape | None:
+        """What is recorded of it, to be looked back on; None where nothing is."""
 
     def close(self) -> None:
         """End; no items come after this. May be repeated."""

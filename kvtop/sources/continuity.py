@@ -38,6 +38,11 @@ class Continuity:
         self.lost()
         return [hole]
 
+    @property
+    def position(self) -> int | None:
+        """Seq of the latest frame that was let through; None where a keyframe is needed."""
+        return self._position
+
     def lost(self) -> None:
         """Frames that were let through did not reach the viewer: it needs a keyframe."""
         self._position = None

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from kvtop.protocol.codec import AnyFrame
 from kvtop.protocol.frames import Gap, IterationFrame, Keyframe
 from kvtop.record.clock import RecordedClock
+from kvtop.record.going import LEAD_S
 from kvtop.record.playback import FASTEST, SLOWEST, UNBOUNDED, Playback
 from kvtop.record.tape import Indexed, Place, Tape
 from kvtop.sources.base import Item, LinkUp, Recorded, Rewound, Unusable
@@ -40,7 +41,7 @@ class ReplaySource:
         at: Place | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.tape = tape
+        self._tape = tape
         self.title = title
         self._clock = clock
         self._playback = Playback(speed=checked_speed(speed))
@@ -77,11 +78,11 @@ class ReplaySource:
             items += self._go()
         elif not self._playback.paused:
             items += self._play(passed, now + BUDGET_S)
-        if len(self.tape.damage) > self._damaged:
-            latest = self.tape.damage[-1]
+        if len(self._tape.damage) > self._damaged:
+            latest = self._tape.damage[-1]
             note = f"at byte {latest.at}: {latest.reason}"
-            items.append(Unusable(len(self.tape.damage) - self._damaged, note))
-            self._damaged = len(self.tape.damage)
+            items.append(Unusable(len(self._tape.damage) - self._damaged, note))
+            self._damaged = len(self._tape.damage)
         return items
 
     def pace(self, fps: float) -> None:
@@ -93,7 +94,10 @@ class ReplaySource:
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self.tape.close()
+            self._tape.close()
+
+    def tape(self) -> Tape:
+        return self._tape
 
     # -- as a recording -----------------------------------------------------------------------------------------
 
@@ -123,7 +127,7 @@ class ReplaySource:
 
     def seek(self, place: Place | None) -> None:
         """The next `poll` hands out what makes the state at ``place``, or at the latest moment before it; None: the start."""
-        start, end = self.tape.start, self.tape.end
+        start, end = self._tape.start, self._tape.end
         if start is not None and end is not None:
             self._wanted = min(end, max(start, start if place is None else place))
 
@@ -132,7 +136,7 @@ class ReplaySource:
     def _go(self) -> list[Item]:
         """To the place that is wanted."""
         wanted, self._wanted = self._wanted, None
-        entry = None if wanted is None else self.tape.entry_before(wanted)
+        entry = None if wanted is None else self._tape.entry_leading(wanted, LEAD_S)
         if wanted is None or entry is None:
             return []
         self._recorded.leap()
@@ -175,17 +179,17 @@ class ReplaySource:
     def _next(self) -> tuple[Indexed, AnyFrame] | None:
         """The frame that comes next; None at the end."""
         while not self._ahead:
-            chunk = self.tape.chunk(self._number)
+            chunk = self._tape.chunk(self._number)
             if chunk is None:
                 now = self._clock()
                 if now < self._looked + REFRESH_S:
                     return None
                 self._looked = now
-                if not self.tape.refresh():
+                if not self._tape.refresh():
                     return None
                 continue
             self._number = chunk.number + 1
-            self._ahead.extend((chunk, frame) for frame in self.tape.frames_of(chunk))
+            self._ahead.extend((chunk, frame) for frame in self._tape.frames_of(chunk))
         return self._ahead[0]
 
     def _take(self) -> list[Item]:

@@ -10,15 +10,17 @@ from math import inf
 from pathlib import Path
 
 from kvtop.protocol.base import MAX_FRAME_BYTES, ProtocolError, VersionError
-from kvtop.protocol.codec import encode
+from kvtop.protocol.codec import AnyFrame, encode
 from kvtop.protocol.commands import RequestKeyframe
 from kvtop.protocol.frames import Bye, Fault, Gap, IterationFrame, Keyframe
 from kvtop.protocol.hello import ClientHello
 from kvtop.protocol.lines import LineBuffer, LineTooLong
 from kvtop.protocol.reading import Reading, read_frame
+from kvtop.record import Tape
 from kvtop.sources.base import Item, LinkDown, LinkUp, Unusable
 from kvtop.sources.connect import READ_BYTES, ConnectError, first_hello, open_socket
 from kvtop.sources.continuity import Continuity
+from kvtop.sources.history import History
 from kvtop.sources.inbox import Inbox
 
 FIRST_RETRY = 0.25
@@ -41,13 +43,16 @@ ASK_AGAIN = 1.0
 class SocketSource:
     """Reads in a daemon thread, comes back by itself after an outage, and never raises into the viewer.
 
-    ``fps``: frames a second at most; the engine merges what is between. None: every frame.
+    ``fps``: frames a second at most; the engine merges what is between. None: every frame. ``history``: keeps what comes.
     """
 
-    def __init__(self, path: Path, fps: float | None = None, client: str = "kvtop") -> None:
+    def __init__(
+        self, path: Path, fps: float | None = None, client: str = "kvtop", history: History | None = None
+    ) -> None:
         self.path = Path(path)
         self.title = str(path)
         self._client = client
+        self._history = history
         self._hello = encode(ClientHello(client=client, fps=fps))
         self._pace_wanted = False
         self._inbox = Inbox()
@@ -72,6 +77,9 @@ class SocketSource:
         self._pace_wanted = True
         self._ring()
 
+    def tape(self) -> Tape | None:
+        return None if self._history is None else self._history.tape()
+
     def request_keyframe(self) -> None:
         self._keyframe_wanted = True
         self._ring()
@@ -87,6 +95,8 @@ class SocketSource:
             self._bell.close()
         self._inbox.drain()
         self._ringer.close()
+        if self._history is not None:
+            self._history.close()
 
     def _ring(self) -> None:
         # Full: the thread is about to wake. Closed: there is no thread left to wake.
@@ -124,7 +134,7 @@ class SocketSource:
         sock = open_socket(self.path, CONNECT_SECONDS)
         with sock, selectors.DefaultSelector() as selector:
             sock.setblocking(False)
-            connection = _Connection(sock, self._hello)
+            connection = _Connection(sock, self._hello, self._history)
             selector.register(sock, selectors.EVENT_READ)
             selector.register(self._bell, selectors.EVENT_READ)
             silent_until = time.monotonic() + HELLO_SECONDS
@@ -143,6 +153,8 @@ class SocketSource:
                 if connection.greeted and wanted:
                     self._keyframe_wanted = False
                     connection.ask_keyframe()
+                elif connection.greeted and self._history is not None and self._history.wants_keyframe():
+                    connection.ask_keyframe(for_history=True)
                 if self._pace_wanted and connection.greeted:
                     self._pace_wanted = False
                     connection.say(self._hello)
@@ -159,8 +171,11 @@ class SocketSource:
 class _Connection:
     """One connection's lines, from its hello on."""
 
-    def __init__(self, sock: socket.socket, hello: bytes) -> None:
+    def __init__(self, sock: socket.socket, hello: bytes, history: History | None) -> None:
         self._sock = sock
+        self._history = history
+        self._needed = True
+        """The next keyframe is for the viewer too, and not for its history alone."""
         self._lines = LineBuffer(MAX_FRAME_BYTES)
         self._count = 0
         self._last_word: str | None = None
@@ -172,7 +187,8 @@ class _Connection:
         self.ask_at = inf
         """When a keyframe is to be asked for anew."""
 
-    def ask_keyframe(self) -> None:
+    def ask_keyframe(self, for_history: bool = False) -> None:
+        self._needed = self._needed or not for_history
         self.say(encode(RequestKeyframe()))
 
     def say(self, line: bytes) -> None:
@@ -223,6 +239,7 @@ class _Connection:
         if not self.greeted:
             hello, reading = first_hello(line)
             self.greeted = True
+            self._keep(line, hello)
             return [LinkUp(), hello, *self._mended(reading)]
         try:
             reading = read_frame(line)
@@ -232,17 +249,25 @@ class _Connection:
             return [self._no_use(error)]
         self._unusable = 0
         frame = reading.frame
+        self._keep(line, frame)
         if frame is None:
             return []
         if isinstance(frame, (IterationFrame, Keyframe, Gap)):
             if isinstance(frame, Keyframe):
                 self._patience, self.ask_at = ASK_AGAIN, inf
+                needed, self._needed = self._needed, False
+                if not needed and self.continuity.position == frame.seq:
+                    return []  # it tells the viewer nothing new
             return [*self.continuity.take(frame), *self._mended(reading)]
         if isinstance(frame, Bye):
             self._last_word = f"the engine left: {frame.reason}"
         elif isinstance(frame, Fault) and frame.fatal:
             raise ConnectError(f"the engine ended the connection: {frame.message}", final=frame.code == "version")
         return [frame, *self._mended(reading)]
+
+    def _keep(self, line: bytes, frame: AnyFrame | None) -> None:
+        if self._history is not None:
+            self._history.take(line, frame)
 
     def _mended(self, reading: Reading) -> list[Item]:
         return [Unusable(reading.mended, f"line {self._count}: {reading.note}")] if reading.mended else []

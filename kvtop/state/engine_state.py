@@ -74,6 +74,8 @@ class EngineState:
         self._frozen: float | None = None
         self.playback: Playback | None = None
         """How the recording is played that all this comes from; None where an engine tells it."""
+        self.past = False
+        """It is looked back on: the engine has gone on since."""
         self._reset()
 
     def _reset(self) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from kvtop.protocol.codec import AnyFrame
 from kvtop.protocol.frames import IterationFrame, Keyframe
-from kvtop.record import Indexed, Place, RecordedClock, Tape
+from kvtop.record import Place, RecordedClock, Tape
 from kvtop.state.changes import Changes
 from kvtop.state.engine_state import EngineState
 
@@ -49,10 +49,9 @@ def moment(tape: Tape, place: Place, lead_s: float = 0.0) -> Moment | None:
     Rates and percentiles know only what was folded: reading starts ``lead_s`` seconds before the moment, or up to an entry
     earlier. What is damaged is told by the tape, and leaves the state at the last frame before it.
     """
-    entry = tape.entry_before(place)
+    entry = tape.entry_leading(place, lead_s)
     if entry is None:
         return None
-    entry = _earlier(tape, entry, lead_s)
     fold = Fold()
     fold.all_of(tape.frames(entry, place))
     state = fold.state
@@ -61,15 +60,3 @@ def moment(tape: Tape, place: Place, lead_s: float = 0.0) -> Moment | None:
     reached = Place(place.run, state.seq)
     trouble = "" if not state.resync else f"what follows frame {state.seq} is missing or damaged"
     return Moment(state, reached, fold.clock.now, trouble)
-
-
-def _earlier(tape: Tape, entry: Indexed, seconds: float) -> Indexed:
-    """An entry of the same run so much earlier, or the earliest there is."""
-    until = entry.summary.monos
-    while seconds > 0.0 and until is not None:
-        before = tape.entry_before(Place(entry.first.run, entry.first.seq - 1))
-        if before is None or before.summary.monos is None:
-            break
-        entry, seconds = before, seconds - max(0.0, until[0] - before.summary.monos[0])
-        until = before.summary.monos
-    return entry

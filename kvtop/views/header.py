@@ -79,6 +79,8 @@ def link_forms(state: EngineState, now: float, held: float | None = None) -> lis
     """The state of the connection in words, from long to short; the first word never goes."""
     if state.playback is not None:
         return _replayed(state, state.playback, held)
+    if state.past and held is not None:
+        return _past(state, held)
     link = state.link
     silent = state.age(now)
     if not link.up:
@@ -110,6 +112,16 @@ def link_forms(state: EngineState, now: float, held: float | None = None) -> lis
     if silent > STALE_AFTER:
         return [((f"stale {age(silent)}", Role.WARN),)]
     return [(("live", Role.GOOD),)]
+
+
+def _past(state: EngineState, ago: float) -> list[tuple[Span, ...]]:
+    """A moment that is looked back on; never a word that a live engine has."""
+    at = clock(state.wall)
+    return [
+        ((f"PAST {day(state.wall)} {at}, {age(ago)} ago", Role.BAD),),
+        ((f"PAST {at}, {age(ago)} ago", Role.BAD),),
+        ((f"PAST {at}", Role.BAD),),
+    ]
 
 
 def _replayed(state: EngineState, playback: Playback, held: float | None) -> list[tuple[Span, ...]]:

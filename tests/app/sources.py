@@ -1,9 +1,24 @@
 """Sources for tests of the screen: fed by hand, from the real engine or from what one was recorded saying."""
 
+from collections.abc import Callable
 from typing import Protocol
 
-from kvtop.protocol import AnyFrame, EngineIdentity, Gauges, Hello, IterationFrame, Keyframe, ModelFacts, Status
+from kvtop.protocol import (
+    AnyFrame,
+    EngineIdentity,
+    Gauges,
+    Hello,
+    IterationFrame,
+    Keyframe,
+    Message,
+    ModelFacts,
+    Status,
+    encode,
+)
+from kvtop.record import Tape
+from kvtop.record.ring import in_memory
 from kvtop.sources.base import Item, LinkDown, LinkUp
+from kvtop.sources.history import History
 
 
 class Teller(Protocol):
@@ -27,6 +42,7 @@ class HandFedSource:
         self.started = self.closed = False
         self.keyframes_asked = 0
         self.paces: list[float] = []
+        self.history: History | None = None
         if engine is not None:
             self.items += [LinkUp(), engine.hello(), engine.keyframe()]
 
@@ -45,10 +61,21 @@ class HandFedSource:
         if self.live and self.engine is not None and not self.items:
             self.items.append(self.engine.step())
         items, self.items = self.items, []
+        if self.history is not None:
+            for item in items:
+                if isinstance(item, Message):
+                    self.history.take(encode(item), item)  # type: ignore[arg-type]
         return items
+
+    def record(self, clock: Callable[[], float]) -> None:
+        """What is polled from now on can be looked back on."""
+        self.history = History(keep=in_memory, clock=clock)
 
     def pace(self, fps: float) -> None:
         self.paces.append(fps)
+
+    def tape(self) -> Tape | None:
+        return None if self.history is None else self.history.tape()
 
     def request_keyframe(self) -> None:
         self.keyframes_asked += 1

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from kvtop.cli import run
-from kvtop.commands.replay import opened, place_of
+from kvtop.commands.replay import opened
+from kvtop.commands.replay import place_at as place_of
 from kvtop.errors import UserError
 from kvtop.protocol import IterationFrame
 from kvtop.record import Place
