@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -10,9 +11,13 @@ from textual.widgets import Input
 
 from kvtop.state import EngineState
 from kvtop.term.keys import Action, bindings, scrolling
+from kvtop.views.columns import columns_for
 from kvtop.views.exposure import not_exposed
+from kvtop.views.filter_line import hint_row, mistake_row
+from kvtop.views.format import short
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.numbers import REQUESTS
+from kvtop.views.request_filter import EVERYTHING, FilterError, parse, while_typed
 from kvtop.views.requests import (
     RequestsView,
     found,
@@ -27,15 +32,17 @@ from panels.layout import Need, Room
 from panels.panel import TitledPanel
 from panels.text_input import TextInput
 
-LONGEST_FILTER = 64
+LONGEST_FILTER = 256
 _FILTER_TITLE = "requests: filter"
+_FILTER_AT = 20
+"""The column in which the field begins."""
 
 
 class FilterInput(TextInput):
     """The field over the panel's title, there while a filter is typed. Enter keeps the filter, Esc clears it."""
 
-    DEFAULT_CSS = """
-    FilterInput { position: absolute; display: none; offset: 20 0; }
+    DEFAULT_CSS = f"""
+    FilterInput {{ position: absolute; display: none; offset: {_FILTER_AT} 0; }}
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "drop", show=False)]
 
@@ -62,6 +69,7 @@ class RequestsPanel(TitledPanel):
         # p is taken everywhere; I and u are letters of pIn and Unpin and lie side by side.
         Action("pin", ("I",), "I", "pin: never evict the selected request's cached blocks (asks first)", "pin"),
         Action("unpin", ("u",), "u", "unpin the selected request's blocks (asks first)", "unpin"),
+        Action("columns", ("w",), "w", "which columns there are, and in which order", "columns"),
         Action("clear", ("escape",), "Esc", "clear the filter"),
         *scrolling("request"),
     )
@@ -82,20 +90,34 @@ class RequestsPanel(TitledPanel):
             super().__init__()
             self.what, self.num, self.run = what, num, run
 
+    class ColumnsWanted(Message):
+        """The user wants to choose columns."""
+
     def __init__(self, state: EngineState, *, glyphs: Glyphs = UNICODE) -> None:
         super().__init__(state, glyphs=glyphs)
         self.view = RequestsView()
         self.filter = FilterInput()
+        self._mistake: FilterError | None = None
+        """What is wrong with the text in the field; the filter is the last one that was none."""
 
     @staticmethod
     def need(room: Room) -> Need:
         return Need(5, room.rest, 3.0) if room.wide else Need(4, room.rest, 6.0)
 
     def compose_rows(self) -> list[Row]:
-        rows = request_rows(self.state, self.view, self.size.width, self.body_height, self.now, self.glyphs)
+        width, height = self.size.width, self.body_height
         if self.filter.display:
-            return self.framed(_FILTER_TITLE, rows)
+            rows = request_rows(self.state, self.view, width, max(0, height - 1), self.now, self.glyphs)
+            return self.framed(_FILTER_TITLE, [*self.glyphs.rows([self._filter_row(width)]), *rows])
+        rows = request_rows(self.state, self.view, width, height, self.now, self.glyphs)
         return self.framed(requests_title(self.state, self.view), rows)
+
+    def _filter_row(self, width: int) -> Row:
+        field, mistake = self.filter, self._mistake
+        if mistake is None:
+            return hint_row(field.value, field.cursor_position, width)
+        column = _FILTER_AT + cell_len(field.value[: mistake.at]) - field.scroll_offset.x
+        return mistake_row(mistake, column, self.view.filter, width)
 
     def begin_run(self) -> None:
         self.view.selected, self.view.offset = None, 0
@@ -125,7 +147,9 @@ class RequestsPanel(TitledPanel):
         yield self.filter
 
     def start_filter(self) -> None:
-        self.filter.value = self.view.filter
+        self._mistake = None
+        self.filter.value = self.view.filter.text
+        self.filter.cursor_position = len(self.filter.value)
         self.filter.display = True
         self.screen.set_focus(self.filter)
         self.hint("Enter keeps the filter · Esc clears it")
@@ -134,17 +158,36 @@ class RequestsPanel(TitledPanel):
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
         if self.filter.display:
-            self.view.filter, self.view.offset = event.value, 0
+            self._take_filter(event.value)
             self.draw()
 
+    def _take_filter(self, text: str, complete: bool = False) -> None:
+        """Puts what is in the field in force, as far as it is a filter; ``complete``: nothing more is typed."""
+        before = self.view.filter
+        try:
+            self.view.filter, self._mistake = (parse(text), None) if complete else while_typed(text, before)
+        except FilterError as mistake:
+            self._mistake = mistake
+        if self.view.filter != before:
+            self.view.offset = 0
+
     def on_input_submitted(self, event: Input.Submitted) -> None:
+        """What is no filter stays in the field, until it is put right or cleared."""
         event.stop()
-        self.view.filter = event.value
-        self.screen.set_focus(self)
+        self._take_filter(event.value, complete=True)
+        if self._mistake is None:
+            self.screen.set_focus(self)
+        else:
+            self.hint(f"this is no filter yet: {self._mistake.message}")
+            self.draw()
 
     def on_descendant_blur(self, _event: events.DescendantBlur) -> None:
         """The filter stays, however one leaves the field."""
         self.filter.display = False
+        self._take_filter(self.filter.value, complete=True)
+        if self._mistake is not None:
+            kept = f"'{short(self.view.filter.text, 32)}' stays in force" if self.view.filter else "none is in force"
+            self.hint(f"what was typed is no filter; {kept}")
         self.draw()
 
     def on_click(self, event: events.Click) -> None:
@@ -187,6 +230,16 @@ class RequestsPanel(TitledPanel):
         self.view.flip()
         self._reordered()
 
+    def action_columns(self) -> None:
+        self.post_message(self.ColumnsWanted())
+
+    def take_columns(self, chosen: tuple[str, ...]) -> set[str]:
+        """Shows these columns; returns which of them there is room for. Those of samples and beams wait for some."""
+        self.view.columns = chosen
+        self.draw()
+        fitting = {column.name for column, _ in columns_for(self.size.width, self.state.requests, chosen)}
+        return fitting | {"sample", "score"}
+
     def _reordered(self) -> None:
         if self.state.requests is None:
             self.hint(not_exposed(self.state, "requests"))
@@ -195,7 +248,7 @@ class RequestsPanel(TitledPanel):
     def action_clear(self) -> None:
         """The filter first, then the selection."""
         if self.view.filter:
-            self.view.filter = ""
+            self.view.filter = EVERYTHING
         elif self.view.selected is not None:
             self.view.selected = None
             self.hint("nothing is selected any more")

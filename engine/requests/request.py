@@ -103,6 +103,8 @@ class Request:
     admissions: int = 0
     """Times it began to run: from the queue, or beside the request that it forked from."""
     preemptions: int = 0
+    lost_seconds: float = 0.0
+    """From its admissions to the preemptions that gave up what it had computed since."""
     recomputed: int = 0
     computed_ever: int = 0
     """Highest ``computed_tokens`` it reached: tokens below it that are computed again are recomputation."""

@@ -82,6 +82,9 @@ def preempt(
         if taking.tier is not None and tiering.swap_out(roster, victim, taking.tier, now):
             lost = 0
         roster.requeue(victim, now)
+    if lost:
+        for member in [victim] if beam is None else beam.members:
+            member.lost_seconds += seconds
     return Preemption(
         victim=victim,
         by=by,

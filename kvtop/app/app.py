@@ -139,6 +139,7 @@ def run(
         glyphs=ASCII if preferences.ascii_only else UNICODE,
         snapshot_folder=preferences.snapshot_folder,
         keymap=preferences.keymap,
+        columns=preferences.columns,
     )
     app = KvtopApp([engine], depth=preferences.depth, look=preferences.theme, ascii_only=preferences.ascii_only)
     share_interpreter()

@@ -31,11 +31,15 @@ from kvtop.state.freeze import frozen
 from kvtop.term.front_buffer import FrontBufferApp
 from kvtop.term.keys import Action, bindings
 from kvtop.views.answer import Answer
+from kvtop.views.columns import NAMES
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.numbers import HEADER
+from kvtop.views.request_filter import EVERYTHING
 from kvtop.views.rows import Row
 from kvtop.views.tiers import no_lower_tiers
 from panels.block_map import BlockMapPanel
+from panels.dialogs.columns_form import ColumnsForm
+from panels.dialogs.columns_screen import ColumnsScreen
 from panels.dialogs.confirm_form import ConfirmForm, unreachable
 from panels.dialogs.confirm_screen import ConfirmScreen
 from panels.dialogs.dialog import Dialog
@@ -73,6 +77,7 @@ class EngineScreen(TimeKeys, Screen[None]):
         snapshot_folder: Where ``s`` writes; the current folder by default.
         now: The viewer's monotonic clock, seconds.
         keymap: What the keys are; the app that shows the screen has set it.
+        columns: Of the requests table, in their order, as `kvtop.views.columns.choose` gives them; all by default.
     """
 
     BINDINGS = bindings(SCREEN_ACTIONS, EVERYWHERE_NAME)
@@ -86,6 +91,7 @@ class EngineScreen(TimeKeys, Screen[None]):
         snapshot_folder: Path | None = None,
         now: Callable[[], float] = time.monotonic,
         keymap: Keymap = DEFAULT,
+        columns: tuple[str, ...] = NAMES,
     ) -> None:
         super().__init__()
         self.keymap = keymap
@@ -106,6 +112,7 @@ class EngineScreen(TimeKeys, Screen[None]):
         self.travel = TimeTravel(feed, now)
         self._notes = Notes(self.footer, now)
         self.map, self.requests = self.panel(BlockMapPanel), self.panel(RequestsPanel)
+        self.requests.view.columns = columns
 
     def panel(self, kind: type[AnyPanel]) -> AnyPanel:
         """The panel of that kind."""
@@ -256,7 +263,7 @@ class EngineScreen(TimeKeys, Screen[None]):
             self.footer.update(self.keymap.actions(self.panels[self._last_focus].NAME))
 
     def on_block_map_panel_owner_chosen(self, message: BlockMapPanel.OwnerChosen) -> None:
-        self.requests.view.filter = ""
+        self.requests.view.filter = EVERYTHING
         self.requests.select(message.num)
         # At once: the next keys are meant for it.
         self.set_focus(self.requests)
@@ -298,6 +305,10 @@ class EngineScreen(TimeKeys, Screen[None]):
             self.say(f"what is shown is a moment gone by: {now} goes back to now, where it can be done", "warning")
         else:
             self._ask(request_form(message.what, self.feed.shown, row))
+
+    def on_requests_panel_columns_wanted(self, _message: RequestsPanel.ColumnsWanted) -> None:
+        form, take = ColumnsForm(self.requests.view.columns), self.requests.take_columns
+        self._open(ColumnsScreen(form, take, glyphs=self.glyphs, keys=self.keymap.actions("dialogs")))
 
     def _open_table(self, num: int) -> None:
         content = block_table(self.feed, num, self._shown_now, self.glyphs)

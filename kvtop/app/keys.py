@@ -31,7 +31,9 @@ EVERYWHERE: tuple[Action, ...] = (
     ),
     Action("snapshot", ("s",), "s", "write a snapshot (JSON and SVG) into the current folder", footer="snapshot"),
     Action("colour", ("c",), "c", "colour the map by state, owner, recency, sharing", footer="colour"),
-    Action("filter", ("slash",), "/", "show only requests whose id, class or state contains a text", footer="filter"),
+    Action(
+        "filter", ("slash",), "/", "show only some requests: chat, state:waiting, prompt>4k, wait>5s", footer="filter"
+    ),
     Action("numbers", ("i",), "i", "what the numbers of this panel mean, and what they are now", footer="numbers"),
     Action("pause_engine", ("E",), "E", "pause or resume the engine (asks first)"),
     Action("reset_cache", ("R",), "R", "make the prefix cache forget everything (asks first)"),

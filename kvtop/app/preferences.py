@@ -6,12 +6,13 @@ from pathlib import Path
 from kvtop.app.keymap import DEFAULT, Keymap
 from kvtop.term.depth import ColourDepth
 from kvtop.term.theme import AUTO, Theme
+from kvtop.views.columns import NAMES
 
 
 @dataclass(frozen=True)
 class Preferences:
     """``ascii_only``: no characters beyond ASCII; ``depth``: None asks the environment; ``mouse``: whether clicks come
-    here; ``snapshot_folder``: None is the current one."""
+    here; ``snapshot_folder``: None is the current one; ``columns``: of the requests table, in their order."""
 
     ascii_only: bool = False
     depth: ColourDepth | None = None
@@ -19,3 +20,4 @@ class Preferences:
     mouse: bool = True
     snapshot_folder: Path | None = None
     keymap: Keymap = DEFAULT
+    columns: tuple[str, ...] = NAMES

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def preferences(chosen: Chosen) -> "Preferences":
-    """Raises `UserError` (exit code 2) for keys of actions that cannot be. Imports the screen."""
+    """Raises `UserError` (exit code 2) for keys of actions and columns that cannot be. Imports the screen."""
     prepare_environment()  # before Textual reads it
     from kvtop.app.keymap import KeymapError, keymap
     from kvtop.app.preferences import Preferences
@@ -33,7 +33,20 @@ def preferences(chosen: Chosen) -> "Preferences":
         mouse=settings.mouse,
         snapshot_folder=_folder(settings.snapshot_folder),
         keymap=keys,
+        columns=_columns(chosen),
     )
+
+
+def _columns(chosen: Chosen) -> tuple[str, ...]:
+    """An option and a variable have them in one text, a file may have a list."""
+    from kvtop.views.columns import NAMES, choose
+
+    if chosen.settings.columns is None:
+        return NAMES
+    try:
+        return choose([name for text in chosen.settings.columns for name in text.split(",")])
+    except ValueError as error:
+        raise chosen.wrong("columns", str(error)) from None
 
 
 def _folder(named: str | None) -> Path:

@@ -82,6 +82,12 @@ class RequestChange(Message):
     decode_s: float | None = Field(default=None, ge=0, description="seconds in decode")
     preemptions: int | None = Field(default=None, ge=0, description="times it was preempted")
     recomputed_tokens: int | None = Field(default=None, ge=0, description="tokens computed again after preemptions")
+    lost_s: float | None = Field(
+        default=None,
+        ge=0,
+        description="seconds given up by preemptions: from each admission to the preemption that gave up what was computed "
+        "since; where its KV was swapped out instead, none",
+    )
     ttft_s: float | None = Field(default=None, ge=0, description="seconds from arrival to the first output token")
     tpot_s: float | None = Field(
         default=None, ge=0, description="seconds: (time of last - first output token) / (outputs - 1), set at the end"

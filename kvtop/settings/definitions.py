@@ -250,6 +250,14 @@ class Settings:
         unset="the only live one",
         variable="KVTOP_ENGINE",
     )
+    columns: tuple[str, ...] | None = _set(
+        "texts",
+        None,
+        "the columns of the requests table, in their order: `state,prompt,wait`; a name that is none is told with all that are",
+        unset="all of them",
+        option="--columns",
+        metavar="A,B,C",
+    )
     snapshot_folder: str | None = _set(
         "text", None, "where the key for snapshots writes them; `~` is the home folder", unset="the current folder"
     )

@@ -223,6 +223,7 @@ _RENAMED = {
     "max_tokens": "max_output_tokens",
     "ttft_s": "ttft",
     "tpot_s": "tpot",
+    "lost_s": "lost_time",
 }
 _NOT_COPIED = {
     "blocks",

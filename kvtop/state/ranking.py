@@ -1,7 +1,7 @@
 """An order of requests that is kept, not made: a change moves the requests it names and looks at no others."""
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, ItemsView
+from collections.abc import Callable, ItemsView, Iterable
 from typing import Any, NamedTuple, Protocol
 
 from kvtop.state.journal import Journal
@@ -79,6 +79,11 @@ class Ranking:
                 self._put(num, table.get(num))
         self._journal, self._seen = table.journal, table.version
         return self
+
+    def look_again(self, nums: Iterable[int], table: Rows) -> None:
+        """At these requests, whose places other things than their changes have moved."""
+        for num in nums:
+            self._put(num, table.get(num))
 
     def part(self, table: Rows, keep: Callable[[RequestRow], bool]) -> "Ranking":
         """Another order: of those of these requests alone that ``keep`` takes. ``table``: what was last followed."""

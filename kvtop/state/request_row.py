@@ -59,6 +59,7 @@ class RequestRow:
     decode_s: float | None = None
     preemptions: int | None = None
     recomputed_tokens: int | None = None
+    lost_s: float | None = None
     ttft_s: float | None = None
     tpot_s: float | None = None
     finish_reason: str | None = None

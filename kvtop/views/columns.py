@@ -1,6 +1,6 @@
 """The columns of the requests table: what each shows, how wide, how it sorts, and who goes first when it gets narrow."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -8,7 +8,7 @@ from kvtop.state import RequestRow, RequestTable
 from kvtop.state.request_row import WAITING_STATES
 from kvtop.views.block_states import role_of
 from kvtop.views.cells import owner_role
-from kvtop.views.format import UNKNOWN, count, percent, seconds
+from kvtop.views.format import UNKNOWN, count, part_of, seconds
 from kvtop.views.rows import Role, clean
 
 Cell = tuple[str, int]
@@ -75,12 +75,15 @@ def _state(row: RequestRow, _mono: float | None) -> Cell:
     return clean(shown), STATE_ROLE.get(row.state, Role.TEXT)
 
 
+_PROGRESS = 9
+"""Cells for how far a prefill has come."""
+
+
 def _computed(row: RequestRow, _mono: float | None) -> Cell:
-    """During prefill with its share of the prompt."""
-    text = count(row.computed_tokens)
+    """During prefill of how many: the prompt, and after a preemption the outputs so far besides."""
     if row.state == "prefill" and row.computed_tokens is not None and row.prompt_tokens:
-        return f"{text} {percent(min(1.0, row.computed_tokens / row.prompt_tokens))}", Role.ACCENT
-    return text, Role.TEXT
+        return part_of(row.computed_tokens, row.prompt_tokens + (row.output_tokens or 0), _PROGRESS), Role.ACCENT
+    return count(row.computed_tokens), Role.TEXT
 
 
 def _output(row: RequestRow, _mono: float | None) -> Cell:
@@ -142,6 +145,10 @@ def _text(name: str) -> Callable[[RequestRow, float | None], Cell]:
     return cell
 
 
+def _lost(row: RequestRow, _mono: float | None) -> Cell:
+    return seconds(row.lost_s), Role.WARN if row.lost_s else Role.DIM
+
+
 def _duration(name: str) -> Callable[[RequestRow, float | None], Cell]:
     def cell(row: RequestRow, _mono: float | None) -> Cell:
         return seconds(getattr(row, name)), Role.TEXT
@@ -155,7 +162,7 @@ COLUMNS = (
     Column("priority", "pri", 3, 60, _plain("priority"), _by("priority")),
     Column("prompt", "prompt", 6, 80, _plain("prompt_tokens"), _by("prompt_tokens")),
     Column("cached", "cached", 6, 70, _cached, _by("cached_tokens")),
-    Column("computed", "computed", 9, 65, _computed, _by("computed_tokens")),
+    Column("computed", "computed", _PROGRESS, 65, _computed, _by("computed_tokens")),
     Column("output", "output", 9, 78, _output, _by("output_tokens")),
     Column("blocks", "blocks", 6, 90, _blocks, lambda row, _: row.block_count),
     Column("wait", "wait", 5, 76, _wait, lambda row, mono: row.queue_time(mono), phase="queue"),
@@ -165,11 +172,37 @@ COLUMNS = (
     Column("ttft", "ttft", 5, 40, _duration("ttft_s"), _by("ttft_s")),
     Column("tpot", "tpot", 5, 39, _duration("tpot_s"), _by("tpot_s")),
     Column("recomputed", "recomp", 6, 38, _plain("recomputed_tokens"), _by("recomputed_tokens")),
+    Column("lost", "lost", 5, 37, _lost, _by("lost_s")),
     Column("end", "end", 6, 35, _text("finish_reason"), _by("finish_reason"), left=True),
     Column("sample", "sample", 10, 49, _sample, _group_key),
     Column("score", "score", 8, 48, _score, _by("score")),
     Column("label", "label", 12, 30, _text("label"), _by("label"), left=True),
 )
+
+_BY_NAME = {column.name: column for column in COLUMNS}
+
+NAMES: tuple[str, ...] = tuple(column.name for column in COLUMNS)
+"""What a user can choose from, in the order in which they stand where nobody has chosen."""
+
+ALWAYS = "id"
+
+
+def choose(names: Sequence[str]) -> tuple[str, ...]:
+    """These columns in this order, with the id before them where it is not among them: without it no row says whose it is.
+
+    Raises ValueError, in a sentence that names them all, where one is no column or stands there twice.
+    """
+    wanted = [name.strip().lower() for name in names]
+    for place, name in enumerate(wanted):
+        if name not in NAMES:
+            said = f"there is no column {clean(name, 32)!r}" if name else "a column has no name"
+            raise ValueError(f"{said}; columns are {', '.join(NAMES)}")
+        if name in wanted[:place]:
+            raise ValueError(f"the column {name} is there twice")
+    if not wanted:
+        raise ValueError(f"no column is named; columns are {', '.join(NAMES)}")
+    return tuple(wanted) if ALWAYS in wanted else (ALWAYS, *wanted)
+
 
 ID_WIDEST = 24
 
@@ -178,20 +211,22 @@ Columns = tuple[tuple[Column, int], ...]
 """Each with its width."""
 
 
-def columns_for(width: int, requests: RequestTable | None = None) -> Columns:
-    """The columns that fit ``width`` with one blank between; what is left over widens the id. The same object each time.
+def columns_for(width: int, requests: RequestTable | None = None, chosen: tuple[str, ...] = NAMES) -> Columns:
+    """Those of the ``chosen`` columns that fit ``width`` with one blank between, in that order; what is left over widens the
+    id. The same object each time.
 
     Those of samples and beams are there only while one of ``requests`` has something to say in them.
     """
-    return _fitting(width, requests is not None and requests.siblings > 0, requests is not None and requests.scored > 0)
+    siblings, scored = requests is not None and requests.siblings > 0, requests is not None and requests.scored > 0
+    return _fitting(width, siblings, scored, chosen)
 
 
 @lru_cache(maxsize=64)
-def _fitting(width: int, siblings: bool, scored: bool) -> Columns:
+def _fitting(width: int, siblings: bool, scored: bool, chosen: tuple[str, ...]) -> Columns:
     empty = {name for name, there in (("sample", siblings), ("score", scored)) if not there}
-    shown = [column for column in COLUMNS if column.name not in empty]
+    shown = [_BY_NAME[name] for name in chosen if name not in empty]
     while len(shown) > 1 and sum(c.width + 1 for c in shown) - 1 > width:
         shown.remove(min(shown, key=lambda c: c.weight))
     spare = width - (sum(c.width + 1 for c in shown) - 1)
-    grown = max(0, min(spare, ID_WIDEST - COLUMNS[0].width))
-    return tuple((c, c.width + (grown if c.name == "id" else 0)) for c in shown)
+    grown = max(0, min(spare, ID_WIDEST - _BY_NAME[ALWAYS].width))
+    return tuple((c, c.width + (grown if c.name == ALWAYS else 0)) for c in shown)

@@ -45,6 +45,22 @@ def count(value: Number) -> str:
     return sign + HUGE
 
 
+def part_of(part: Number, whole: Number, width: int) -> str:
+    """``512/4096``, in ``width`` cells by rounding what is long: ``12.3k/46k``, ``123k/131k``. Nine cells always do."""
+    forms = ((count, count), (count, _rounded), (_rounded, _rounded))
+    texts = [f"{first(part)}/{second(whole)}" for first, second in forms]
+    return next((text for text in texts if len(text) <= width), texts[-1])
+
+
+def _rounded(value: Number) -> str:
+    """Like `count`, in at most 4 cells: ``9999``, ``12k``, ``131k``, ``1.2M``."""
+    text = count(value)
+    if len(text) <= 4 or not text[-1].isalpha():
+        return text
+    number = float(text[:-1])
+    return f"{number:.1f}{text[-1]}" if number < 9.95 else f"{number:.0f}{text[-1]}"
+
+
 def serial(value: Number) -> str:
     """The number of an iteration, a block or a process, in full: at most 15 digits."""
     number = _known(value)

@@ -20,6 +20,7 @@ from kvtop.views.definition import (
     Term,
     unit_of,
 )
+from kvtop.views.request_fields import FIELDS
 
 
 def _since_start(name: str, source: str, unit: str, file: str = "") -> Number:
@@ -172,7 +173,7 @@ REQUESTS = Section(
             "tokens",
             ("requests.computed_tokens",),
             file="requests.computed_tokens",
-            beside="during prefill also the share of the prompt",
+            beside="during prefill /n: of so many, the prompt and after a preemption its outputs so far",
         ),
         Number(
             "output",
@@ -203,6 +204,7 @@ REQUESTS = Section(
         ),
         Number("pre", "times", ("requests.preemptions",), file="requests.preemptions"),
         Number("recomp", "tokens", ("requests.recomputed_tokens",), file="requests.recomputed_tokens"),
+        Number("lost", "seconds", ("requests.lost_s",), file="requests.lost_time"),
         Term("end", "why it ended: stop, length, abort, error"),
         Term("sample", 'of several outputs of one prompt, which this is: 2/4; with "beam", of a beam search'),
         Number(
@@ -213,6 +215,14 @@ REQUESTS = Section(
             beside="the nearer to 0, the likelier",
         ),
         Term("label", "workload class or tenant"),
+        Term(
+            "filter",
+            "words side by side must all hold, | stands between alternatives, ! before what must not hold. A text is looked for "
+            'in id, class and state; in quotes it may hold blanks and signs ("a b"). Numbers are compared with > >= < <= = '
+            "(4k is 4000; 500ms, 5s, 2m, 1h), texts with : (one of several: state:waiting,prefill) or ~ (contains). What is "
+            "unknown matches neither a condition nor its opposite. Fields: "
+            + "; ".join(f"{field.name}, {field.meaning}" for field in FIELDS),
+        ),
         Number("oldest", "seconds", ("requests.queue_s",), "the longest wait of those who wait now"),
         Term(
             "verdict",

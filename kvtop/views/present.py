@@ -49,6 +49,8 @@ def _of_request(number: Number, row: RequestRow, mono: float | None) -> str:
             return seconds(row.queue_time(mono))
         case "prefill, decode":
             return f"{seconds(row.prefill_time(mono))} / {seconds(row.decode_time(mono))}"
+        case "lost":
+            return seconds(row.lost_s)
         case "score":
             return UNKNOWN if row.score is None else f"{row.score:.3f}"
         case "blocks":

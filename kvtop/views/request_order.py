@@ -1,12 +1,13 @@
 """The order of the requests table, kept while its choices stand: a frame moves the requests it changed."""
 
+import heapq
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 from kvtop.state import RequestRow, RequestTable
 from kvtop.state.ranking import Place, Ranking
 from kvtop.views.columns import COLUMNS, Column
+from kvtop.views.request_filter import EVERYTHING, RequestFilter, keeper, turns
 
 _LIVE, _MOVING, _LIVE_UNKNOWN, _DONE, _DONE_UNKNOWN = range(5)
 _LANES = 5
@@ -47,34 +48,72 @@ class RequestOrder:
         self._all = Ranking(lambda _row: None)
         self._sorted: tuple[str, bool] | None = None
         self._found: Ranking | None = None
-        self._text = ""
+        self._passing = _Passing(EVERYTHING)
 
-    def of(self, requests: RequestTable | None, sort: str, reverse: bool, text: str, mono: float | None) -> Found:
-        """``requests`` by the column ``sort`` (``arrival``: by their nums) that contain ``text``, however written."""
-        text = text.strip().lower()
-        table = requests if requests is not None else _NONE
+    def of(
+        self, requests: RequestTable | None, sort: str, reverse: bool, chosen: RequestFilter, mono: float | None
+    ) -> Found:
+        """``requests`` by the column ``sort`` (``arrival``: by their nums) that pass the filter ``chosen``."""
+        table, clock = requests if requests is not None else _NONE, mono or 0.0
         if self._sorted != (sort, reverse):
             self._sorted, self._found = (sort, reverse), None
             column = next((column for column in COLUMNS if column.name == sort), None)
             self._all = Ranking(_by_column(column), _LANES, backward=reverse, turned=_KNOWN)
-        # The order of all is kept behind every filter: one looks in it for the text, and is back in it at once.
+        # The order of all is kept behind every filter: one looks in it for those that pass, and is back in it at once.
         ranking = self._all.follow(table)
-        if not text:
+        if not chosen:
             self._found = None
-        elif self._found is None or text != self._text:
-            self._found = ranking = ranking.part(table, partial(_matches, text))
+        elif self._found is None or not self._passing.goes_on(chosen, clock):
+            self._passing = _Passing(chosen, clock)
+            self._found = ranking = ranking.part(table, self._passing)
         else:
+            turned = self._passing.turned(clock, table)
             ranking = self._found.follow(table)
-        self._text = text
-        return Found(requests, ranking, mono or 0.0)
+            ranking.look_again(turned, table)
+        return Found(requests, ranking, clock)
+
+
+class _Passing:
+    """Who passes a filter at ``clock``, the engine's, and whom to ask again when, because time alone changes the answer."""
+
+    def __init__(self, chosen: RequestFilter, clock: float = 0.0) -> None:
+        self._chosen, self._clock = chosen, clock
+        self._keep = keeper(chosen)
+        self._turns = turns(chosen) if chosen.moves else None
+        self._due: dict[int, float] = {}
+        self._heap: list[tuple[float, int]] = []
+
+    def __call__(self, row: RequestRow) -> bool:
+        if self._turns is not None:
+            due = self._turns(row, self._clock)
+            if due is None:
+                self._due.pop(row.num, None)
+            elif due != self._due.get(row.num):
+                self._due[row.num] = due
+                heapq.heappush(self._heap, (due, row.num))
+        return self._keep(row, self._clock)
+
+    def goes_on(self, chosen: RequestFilter, clock: float) -> bool:
+        """Whether what is known of it still holds: the same filter, and a clock that has not gone back."""
+        return chosen == self._chosen and (self._turns is None or clock >= self._clock)
+
+    def turned(self, clock: float, table: RequestTable) -> list[int]:
+        """The requests that are to be asked again by ``clock``, which it is from now on."""
+        self._clock = clock
+        if len(self._heap) > 2 * len(self._due) + 64:
+            # Phases that ended before their time came, of requests that may be long forgotten.
+            self._due = {num: due for num, due in self._due.items() if num in table}
+            self._heap = sorted((due, num) for num, due in self._due.items())
+        nums = []
+        while self._heap and self._heap[0][0] <= clock:
+            due, num = heapq.heappop(self._heap)
+            if self._due.get(num) == due:
+                del self._due[num]
+                nums.append(num)
+        return nums
 
 
 _NONE = RequestTable()
-
-
-def _matches(text: str, row: RequestRow) -> bool:
-    # One search in three texts; the filter is one line, so that it never matches across two of them.
-    return text in row.words
 
 
 def _by_column(column: Column | None) -> _Place:

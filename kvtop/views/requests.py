@@ -4,16 +4,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kvtop.state import EngineState
-from kvtop.views.columns import COLUMNS, Columns, columns_for
+from kvtop.views.columns import NAMES, Columns, columns_for
 from kvtop.views.exposure import message_rows, not_exposed
 from kvtop.views.fit import cut, exactly, line
 from kvtop.views.format import called, count, short
 from kvtop.views.glyphs import UNICODE, Glyphs
+from kvtop.views.request_filter import EVERYTHING, RequestFilter
 from kvtop.views.request_line import RequestLine, request_line
 from kvtop.views.request_order import Found, RequestOrder
 from kvtop.views.rows import Role, Row, RowBuilder
 
-SORTS = ("arrival", *(column.name for column in COLUMNS))
+SORTS = ("arrival", *NAMES)
 
 
 @dataclass
@@ -22,7 +23,8 @@ class RequestsView:
 
     sort: str = "arrival"
     reverse: bool = False
-    filter: str = ""
+    filter: RequestFilter = EVERYTHING
+    columns: tuple[str, ...] = NAMES
     selected: int | None = None
     offset: int = 0
     order: RequestOrder = field(default_factory=RequestOrder, repr=False, compare=False)
@@ -32,7 +34,9 @@ class RequestsView:
 
     def cycle_sort(self, step: int = 1) -> str:
         """Sorts by the next column (``step`` -1: the one before) and returns its name."""
-        self.sort = SORTS[(SORTS.index(self.sort) + step) % len(SORTS)]
+        sorts = ("arrival", *(name for name in self.columns if name in SORTS))
+        place = sorts.index(self.sort) + step if self.sort in sorts else 0
+        self.sort = sorts[place % len(sorts)]
         return self.sort
 
     def flip(self) -> None:
@@ -40,7 +44,7 @@ class RequestsView:
 
 
 def found(state: EngineState, view: RequestsView, now: float) -> Found:
-    """The requests that match the filter (in id, label or state), sorted; finished ones after all others."""
+    """The requests that pass the filter, sorted; finished ones after all others."""
     return view.order.of(state.requests, view.sort, view.reverse, view.filter, state.mono_now(now))
 
 
@@ -50,11 +54,11 @@ def request_rows(
     """A header row, then as many requests as fit from ``view.offset`` on; the selected one highlighted."""
     if state.requests is None:
         return message_rows(not_exposed(state, "requests"), width, height, glyphs)
-    columns = columns_for(width, state.requests)
+    columns = columns_for(width, state.requests, view.columns)
     rows = [_header(columns, view, width)]
     those = found(state, view, now)
     if not those:
-        said = f"no request matches '{short(view.filter, 64)}'" if view.filter else "no requests"
+        said = f"no request matches '{short(view.filter.text, 64)}'" if view.filter else "no requests"
         rows.append(line([(said, Role.DIM)], width))
     mono = state.mono_now(now)
     first = _clamped(view.offset, len(those), height - 1)
@@ -106,7 +110,7 @@ def why_not_in_sight(
         if state.requests is None:
             return not_exposed(state, "requests")
         return (
-            f"no request matches '{short(view.filter, 32)}'; {key('clear')} clears the filter"
+            f"no request matches '{short(view.filter.text, 32)}'; {key('clear')} clears the filter"
             if view.filter
             else "no requests"
         )
@@ -117,7 +121,7 @@ def why_not_in_sight(
         return f"the selected request is gone; {key('down')} and {key('up')} select another"
     place = those.place_of(row.num)
     if place is None:
-        return f"the filter '{short(view.filter, 24)}' hides the selected request; {key('clear')} clears it"
+        return f"the filter '{short(view.filter.text, 24)}' hides the selected request; {key('clear')} clears it"
     first = _clamped(view.offset, len(those), height - 1)
     if not first <= place < first + height - 1:
         why = " when it ended" if row.finished else ""
@@ -142,4 +146,4 @@ def requests_title(state: EngineState, view: RequestsView) -> str:
     text += f" ({count(swapped)} swapped out)" if swapped else ""
     text += f", {count(done)} done"
     text += f" · by {view.sort} {'▼' if view.reverse else '▲'}"
-    return f"{text} · filter '{short(view.filter, 32)}'" if view.filter else text
+    return f"{text} · filter '{short(view.filter.text, 32)}'" if view.filter else text

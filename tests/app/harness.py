@@ -17,6 +17,7 @@ from kvtop.app.keymap import DEFAULT
 from kvtop.protocol import Command, Reply
 from kvtop.term.cell_panel import CellPanel
 from kvtop.term.depth import ColourDepth
+from kvtop.views.columns import NAMES
 from kvtop.views.glyphs import ASCII, UNICODE
 from tests.app.live_engine import LiveEngine
 from tests.app.sources import HandFedSource
@@ -74,6 +75,7 @@ class Bench:
             snapshot_folder=options.pop("snapshot_folder", folder),
             now=lambda: self.time,
             keymap=options.pop("keymap", DEFAULT),
+            columns=options.pop("columns", NAMES),
         )
         self.app = KvtopApp([self.screen], **{"depth": ColourDepth.INDEXED, "ticking": False, **options})
         self.pilot: Pilot[int] = None  # type: ignore[assignment]

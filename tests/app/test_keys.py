@@ -223,6 +223,11 @@ async def _reverse(b: Bench, key: str) -> None:
     assert b.text("requests").splitlines()[2] != first
 
 
+async def _columns(b: Bench, key: str) -> None:
+    await b.press("2", key, "j", "enter", "escape")
+    assert b.text("requests").splitlines()[1].split()[:2] == ["id", "pri"]
+
+
 def _asks(kind: str, title: str) -> Check:
     async def check(b: Bench, key: str) -> None:
         await b.press("2", "j", key)
@@ -374,6 +379,7 @@ CHECKS: dict[tuple[str, str], Check] = {
     ("requests", "open"): _table,
     ("requests", "sort"): _sort,
     ("requests", "reverse"): _reverse,
+    ("requests", "columns"): _columns,
     ("requests", "abort"): _asks("abort", "abort "),
     ("requests", "preempt"): _asks("preempt", "preempt "),
     ("requests", "pin"): _asks("pin", " pin "),

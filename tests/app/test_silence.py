@@ -122,10 +122,10 @@ async def test_a_paste_is_text_for_the_filter_and_nothing_elsewhere(tmp_path: Pa
         await b.press("slash")
         b.app.post_message(events.Paste("ch\x1b[31mat\n\x07-00"))
         await b.until(lambda: b.screen.requests.view.filter)
-        assert b.screen.requests.view.filter == "ch[31mat -00"
+        assert b.screen.requests.view.filter.text == "ch[31mat -00"
         assert "pasted without what cannot be printed" in b.notes()
-        b.app.post_message(events.Paste("x" * 200))
-        await b.until(lambda: "pasted without what was beyond 64 characters" in b.text("footer"))
-        assert len(b.screen.requests.view.filter) == 64
+        b.app.post_message(events.Paste("x" * 300))
+        await b.until(lambda: "pasted without what was beyond 256 characters" in b.text("footer"))
+        assert len(b.screen.requests.view.filter.text) == 256
         await b.press("enter")
         assert b.app.focused is b.screen.requests

@@ -135,3 +135,15 @@ def test_a_wrong_file_stops_the_screen_before_anything_starts_and_nothing_else(f
     assert list(folder.iterdir()) == []
     assert kvtop(folder, "ls").returncode == 0
     assert_one_line(kvtop(folder, "attach", "--theme", "pink"), 2, "--theme", "'pink' is not one of auto, dark")
+
+
+def test_columns_come_as_one_text_or_as_a_list_and_a_wrong_one_is_told_with_its_place(file: Path) -> None:
+    assert preferences(choice("attach", "--columns", "wait,State")).columns == ("id", "wait", "state")
+    file.write_text('columns = ["prompt", "id"]')
+    assert preferences(choice("demo")).columns == ("prompt", "id")
+    file.write_text('\ncolumns = "promt"')
+    with pytest.raises(UserError, match="there is no column 'promt'; columns are id, state, priority") as caught:
+        preferences(choice())
+    assert (caught.value.code, f"{file}:2: " in caught.value.message) == (2, True)
+    with pytest.raises(UserError, match="--columns: columns: the column id is there twice"):
+        preferences(choice("--columns", "id,id"))

@@ -14,6 +14,7 @@ from kvtop.views.glyphs import ASCII, UNICODE, Glyphs
 from kvtop.views.header import header_rows
 from kvtop.views.legend import legend_rows
 from kvtop.views.queue import queue_rows, queue_title
+from kvtop.views.request_filter import RequestFilter, parse
 from kvtop.views.requests import RequestsView, request_rows, requests_title
 from kvtop.views.rows import Row
 from tests.views.scene import LATER, MONO, cells_drawn, check_rows, hello, keyframe, scene
@@ -45,7 +46,7 @@ numbers = st.one_of(st.none(), st.integers(0, 2**60))
 def everything(state: EngineState, width: int, glyphs: Glyphs) -> list[Row]:
     blockmap = BlockMap(state, glyphs)
     blockmap.layout(state.blocks.total if state.blocks else 0, width, 3)
-    view = RequestsView(filter="", selected=1)
+    view = RequestsView(selected=1)
     return [
         *header_rows(state, LATER, width, glyphs),
         *capacity_rows(state, width, glyphs),
@@ -108,7 +109,7 @@ def test_every_row_of_every_view_has_its_width(name: str, number: int | None, wi
     check_rows(everything(state, width, glyphs), width)
     for title in (
         queue_title(state, LATER),
-        requests_title(state, RequestsView(filter=name)),
+        requests_title(state, RequestsView(filter=RequestFilter(parse("x").alternatives, name))),
     ):
         assert cells_drawn(title) == len(title)
 

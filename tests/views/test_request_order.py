@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from kvtop.protocol import RequestChange
 from kvtop.state import RequestRow, RequestTable
 from kvtop.views.columns import COLUMNS, Column
+from kvtop.views.request_filter import parse
 from kvtop.views.request_order import RequestOrder
 from kvtop.views.requests import SORTS
 
@@ -82,7 +83,7 @@ def test_a_kept_order_is_that_of_sorting_from_scratch(steps: list[Any], clock: i
         else:
             shown = live.held_still() if item == "hold" else None
         table = live if shown is None else shown
-        got = order.of(table, sort, reverse, text, float(clock))
+        got = order.of(table, sort, reverse, parse(text), float(clock))
         expected = plainly(table, sort, reverse, text, float(clock))
         assert [row.num for row in got.rows(0, len(got))] == expected
         for place, num in enumerate(expected):
@@ -139,7 +140,7 @@ def test_a_few_changes_among_many_requests_look_at_few() -> None:
 
     for num in range(10_000):
         table.apply(RequestChange(num=num, id=f"r{num:05d}", state="decode", queue_s=num % 7), None, lambda _: None)
-    order.of(table, "wait", False, "", 1.0)
+    order.of(table, "wait", False, parse(""), 1.0)
     places = order._all._place
 
     def counted(row: RequestRow) -> object:
@@ -150,12 +151,12 @@ def test_a_few_changes_among_many_requests_look_at_few() -> None:
     order._all._place = counted  # type: ignore[assignment]
     for num in range(64):
         table.apply(RequestChange(num=num * 100, queue_s=3.5), None, lambda _: None)
-    assert len(order.of(table, "wait", False, "", 1.0)) == 10_000
+    assert len(order.of(table, "wait", False, parse(""), 1.0)) == 10_000
     assert looked_at == 64
     # A filter is looked for in the order there is, and leaving it is no work at all.
-    assert len(order.of(table, "wait", False, "r0001", 1.0)) == 10
-    assert len(order.of(table, "wait", False, "r", 1.0)) == 10_000
-    assert len(order.of(table, "wait", False, "", 1.0)) == 10_000
+    assert len(order.of(table, "wait", False, parse("r0001"), 1.0)) == 10
+    assert len(order.of(table, "wait", False, parse("r"), 1.0)) == 10_000
+    assert len(order.of(table, "wait", False, parse(""), 1.0)) == 10_000
     assert looked_at == 64
 
 
@@ -170,7 +171,9 @@ def test_the_journal_of_a_long_run_is_bounded() -> None:
     assert table.journal.since(0) is None
     assert table.journal.since(table.version) == []
     order = RequestOrder()
-    assert [row.num for row in order.of(table, "arrival", False, "", 1.0).rows(0, 20)] == list(range(49_990, 50_000))
+    assert [row.num for row in order.of(table, "arrival", False, parse(""), 1.0).rows(0, 20)] == list(
+        range(49_990, 50_000)
+    )
 
 
 def test_the_tables_of_all_are_read_once_for_the_same_blocks() -> None:

@@ -7,6 +7,7 @@ import pytest
 from kvtop.protocol import RequestChange
 from kvtop.state import EngineState
 from kvtop.views.columns import COLUMNS, columns_for
+from kvtop.views.request_filter import parse
 from kvtop.views.requests import (
     SORTS,
     RequestsView,
@@ -34,7 +35,7 @@ def test_golden_at_80() -> None:
         "id       state     pri prompt cached  computed    output blocks  wait decode pre",
         "A-0001   decode      0     64      0        90     26/50      6 100ms   6.5s   0",
         "A-0002   decode      0     40     32        50     10/50    4+2 200ms   5.0s   1",
-        "B-0003   prefill     1  12.3k      0    48 <1%     0/800      3  3.0s    0ms   0",
+        "B-0003   prefill     1  12.3k      0  48/12.3k     0/800      3  3.0s    0ms   0",
         "B-0042   waiting     1    640      –         0     0/800      0 16.4s      –   0",
         "A-0005   preempted   0    200      –         0      7/50      0  6.0s      –   2",
         "C-0006   done        0     32      –        81     50/50      0 100ms   1.5s   0",
@@ -58,6 +59,7 @@ def test_golden_at_200() -> None:
         "6.5s",
         "0",
         "950ms",
+        "–",
         "–",
         "–",
         "–",
@@ -114,11 +116,11 @@ def test_every_column_sorts_and_is_marked() -> None:
     ("text", "expected"), [("b-00", [3, 4]), ("CHAT", [1, 2, 5]), ("preempt", [5]), (" ", [1, 2, 3, 4, 5, 6])]
 )
 def test_the_filter_looks_at_id_label_and_state(text: str, expected: list[int]) -> None:
-    assert order(RequestsView(filter=text)) == expected
+    assert order(RequestsView(filter=parse(text))) == expected
 
 
 def test_nothing_found_is_said() -> None:
-    text = check_rows(request_rows(scene(), RequestsView(filter="[red]x"), 80, 4, LATER), 80, 4)
+    text = check_rows(request_rows(scene(), RequestsView(filter=parse("[red]x")), 80, 4, LATER), 80, 4)
     assert "no request matches '[red]x'" in text
     assert "no requests" in check_rows(request_rows(scene(requests=[]), RequestsView(), 80, 4, LATER), 80, 4)
 
@@ -182,7 +184,7 @@ def test_requests_not_exposed() -> None:
 
 
 def test_the_title_counts_and_names_sort_and_filter() -> None:
-    title = requests_title(scene(), RequestsView(sort="wait", reverse=True, filter="chat"))
+    title = requests_title(scene(), RequestsView(sort="wait", reverse=True, filter=parse("chat")))
     assert title == "requests: 3 running, 2 waiting, 1 done · by wait ▼ · filter 'chat'"
 
 
@@ -190,7 +192,7 @@ def test_numbers_too_long_for_a_column_are_left_out_not_cut() -> None:
     facts = [RequestChange(num=1, id="A", state="prefill", prompt_tokens=12_400, computed_tokens=12_399,
         output_tokens=12_345, max_tokens=67_890, blocks=8_888, reserved_blocks=7_777)]  # fmt: skip
     text = check_rows(request_rows(scene(requests=facts), RequestsView(), 80, 2, LATER), 80, 2).split("\n")[1]
-    assert text.split()[:7] == ["A", "prefill", "–", "12.4k", "–", "12.4k", "12.3k"]
+    assert text.split()[:7] == ["A", "prefill", "–", "12.4k", "–", "12.4k/25k", "12.3k"]
     assert "8888 " in text
 
 

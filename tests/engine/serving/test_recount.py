@@ -53,6 +53,19 @@ def test_nothing_is_recomputed_that_was_not_taken_away(town: Town) -> None:
     assert sum(row["recomputed_tokens"] for row in rows) == told.recomputed_tokens
 
 
+def test_what_preemptions_cost_a_request_is_the_sum_of_what_each_event_said(town: Town) -> None:
+    said: dict[int, float] = {}
+    for event in (event for frame in town.frames for event in frame.events if event.kind == "preempt"):
+        assert event.request is not None
+        said[event.request] = said.get(event.request, 0.0) + (event.seconds or 0.0)
+    rows = town.recount.rows
+    beams = {num for num, row in rows.items() if row.get("score") is not None}  # told by the first of a search
+    assert {num: row["lost_s"] for num, row in rows.items() if row["lost_s"] and num not in beams} == {
+        num: pytest.approx(seconds) for num, seconds in said.items() if seconds and num not in beams
+    }
+    assert any(said.values()) or town.scheduler.policies.preempt_action != "recompute"
+
+
 def test_every_name_is_one_that_the_protocol_lists(town: Town) -> None:
     """Viewers bear names they do not know; an engine of this version has none."""
     states, kinds, codes = (
