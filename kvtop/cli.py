@@ -248,11 +248,23 @@ def build_parser() -> argparse.ArgumentParser:
         description="List your engines on this host, wherever they have their sockets.",
         epilog=EXIT_CODES,
     )
-    _json_option(ls)
+    form = ls.add_mutually_exclusive_group()
+    form.add_argument("--names", action="store_true", help="only names of engines that live, at once: none is asked")
+    form.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON document")
 
     _add_ctl(commands)
     _add_replay(commands)
     _add_config(commands)
+
+    completion = commands.add_parser(
+        "completion",
+        help="print a script by which a shell completes what is typed",
+        description="Print a script by which a shell completes commands, options, their values, and names of engines. "
+        "bash: source <(kvtop completion bash); zsh, after compinit: source <(kvtop completion zsh); "
+        "fish: kvtop completion fish | source.",
+        epilog=EXIT_CODES,
+    )
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
 
     load = commands.add_parser(
         "load",
@@ -304,6 +316,8 @@ def run(argv: Sequence[str]) -> int:
     if options.command is None:
         options.target = None
     name = "attach" if options.command is None else options.command
+    if name == "ls" and options.names:
+        name = "names"
     module = importlib.import_module(f"kvtop.commands.{name}")
     code: int = module.run(options)
     return code
