@@ -32,6 +32,7 @@ check: setup
 	$(BIN)/python -m engine.http.metrics.document --check
 	$(BIN)/python -m kvtop.bench.document --check
 	$(BIN)/python -m kvtop.settings.document --check
+	$(BIN)/python -m kvtop.man --check
 
 # Each test on whichever worker is free: none may need a place, a name or a port that another could have. One worker more
 # than cores: the tests that start processes mostly wait.
@@ -49,6 +50,7 @@ docs: setup
 	$(BIN)/python -m engine.http.metrics.document
 	$(BIN)/python -m kvtop.bench.document
 	$(BIN)/python -m kvtop.settings.document
+	$(BIN)/python -m kvtop.man
 
 generated: docs  ## all that is made from the code and committed: pages, and what the screen's tests look at
 	$(BIN)/python -m tests.record

@@ -240,7 +240,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="serve without a screen; see: kvtop engine --help",
         add_help=False,
         prefix_chars="\0",
-    ).add_argument("arguments", nargs=argparse.REMAINDER)
+    ).add_argument("arguments", nargs=argparse.REMAINDER, metavar="OPTION", help="see: kvtop engine --help")
 
     ls = commands.add_parser(
         "ls",
@@ -264,7 +264,8 @@ def build_parser() -> argparse.ArgumentParser:
         "fish: kvtop completion fish | source.",
         epilog=EXIT_CODES,
     )
-    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="for which shell")
+    completion.set_defaults(parser=parser)
 
     load = commands.add_parser(
         "load",

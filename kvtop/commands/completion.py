@@ -8,7 +8,5 @@ from kvtop.commands.tree import tree_of
 
 
 def run(options: argparse.Namespace) -> int:
-    from kvtop.cli import build_parser
-
-    sys.stdout.write(SCRIPTS[options.shell](tree_of(build_parser())))
+    sys.stdout.write(SCRIPTS[options.shell](tree_of(options.parser)))
     return 0

@@ -10,10 +10,13 @@ from kvtop.settings.resolve import Chosen, choose
 
 FILE_VARIABLE = "KVTOP_CONFIG"
 
+SETTINGS_TITLE = "settings (all of them: docs/config.md, kvtop config)"
+"""Of the group of options in each help."""
+
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """Options that were not given leave nothing in the namespace, so that they may stand before or behind a command."""
-    group = parser.add_argument_group("settings (all of them: docs/config.md, kvtop config)")
+    group = parser.add_argument_group(SETTINGS_TITLE)
     for definition in DEFINITIONS:
         if definition.option:
             _add(group, definition)

@@ -37,7 +37,9 @@ class Verb:
 
 
 def _changes(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("changes", nargs="+", metavar="AXIS=VALUE")
+    parser.add_argument(
+        "changes", nargs="+", metavar="AXIS=VALUE", help="as in capacity=max_utilization; policies lists them all"
+    )
     parser.add_argument(
         "--transition",
         choices=("drain", "preempt"),

@@ -70,6 +70,7 @@ def test_it_is_whole_and_typed(installed: Path, clean: dict[str, str], tmp_path:
         cwd=tmp_path,
         env=clean,
     )
+    assert (installed.parent / "share" / "man" / "man1" / "kvtop.1").is_file(), "man kvtop finds it beside bin"
     file, no_torch, *typed = json.loads(found)
     assert str(installed.parent) in file
     assert no_torch, "the viewer must not bring torch"
