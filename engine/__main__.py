@@ -279,8 +279,9 @@ def _serve(
         reporter.failed(str(error), error.hint)
         return error.code
     except MemoryError as error:
-        size = "--kv-gib" if config.kv_gib else "--memory-fraction" if config.memory_fraction else "--blocks"
-        reporter.failed(f"there is not enough memory to start: {one_line(error)}", f"give {size} less, or free memory")
+        reporter.failed(
+            f"there is not enough memory to start: {one_line(error)}", f"give {config.pool_option} less, or free memory"
+        )
         return 1
     except Exception as error:
         reporter.died(f"the engine could not start: {one_line(error)}")

@@ -4,6 +4,7 @@ import math
 import secrets
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypedDict
@@ -14,17 +15,18 @@ from engine.config import EngineConfig
 from engine.core import Engine
 from engine.footprint.plan import DoesNotFit
 from engine.kv_storage import KVStorage
+from engine.loading import BuildError as BuildError
+from engine.loading import device_name, device_of, facts_told, load
 from engine.memory.pool import BlockPool
-from engine.memory.window import describe_windows, parse_windows
+from engine.memory.window import describe_windows
 from engine.model.attention import TRITON_READS, AttentionBackend, AttentionError, attention_backend
-from engine.model.errors import ModelError
-from engine.model.fetch import FetchError, Progress, cache_folder, ensure_model
+from engine.model.fetch import cache_folder
 from engine.model.kv_cache import KVCache, KVCacheError, kv_bytes_per_token
-from engine.model.load import SMOLLM2_SHAPE, LoadedModel, load_model, random_model, with_windows
-from engine.model.paged_tensor import KV_DTYPES, kv_dtype
+from engine.model.load import LoadedModel
+from engine.model.paged_tensor import KV_DTYPES, KVDtype, kv_dtype
 from engine.model.runner import ModelRunner
 from engine.policies.policy_set import PolicySet
-from engine.pool_size import check_weights, facts_of, size_pool
+from engine.pool_size import PoolSize, facts_of, size_pool
 from engine.requests.batch import BatchItem
 from engine.requests.request import Request
 from engine.scheduling.scheduler import Scheduler
@@ -38,7 +40,7 @@ from engine.tiers.store import StoreError
 from engine.tiers.tiers import Tiers
 from engine.workload.arrivals import MixWorkload
 from kvtop.mixes import MIXES, scale_for
-from kvtop.protocol import ModelFacts, PolicyValue
+from kvtop.protocol import Hello, PolicyValue
 from kvtop.publish import Publisher
 
 DEFAULT_BLOCKS, DEFAULT_BLOCK_SIZE = 512, 16
@@ -52,17 +54,6 @@ MIX_QUEUE = 16
 """Waiting requests at which the mix holds its arrivals back, so that waiting times stay those of a busy engine."""
 
 MIX_RATES = (0.2, 30.0)
-
-MODELS_HINT = "give smollm2, random, or the path of a GGUF file or a Hugging Face folder"
-
-
-class BuildError(RuntimeError):
-    """The engine cannot be put together. The text says why, ``hint`` what to do next, ``code`` is the exit code: 2 where
-    what was asked for is wrong whatever the machine and the model are."""
-
-    def __init__(self, why: str, hint: str = "", code: int = 1) -> None:
-        super().__init__(why)
-        self.hint, self.code = hint, code
 
 
 def build(
@@ -98,22 +89,66 @@ def _build(
 ) -> Server:
     """``opened`` ends what the server would have ended, where it does not come to be."""
     policies = PolicySet.of((MIX_POLICIES if config.workload in MIXES else {}) | config.policies)
-    device = _device(config.device)
+    device = device_of(config.device)
     if config.attention != "auto":  # before a model is loaded for it
         _attention(config.attention, device, TRITON_READS[0] if config.kv_dtype == "auto" else config.kv_dtype)
-    model, notice = _model(config, device, progress, say, fallback_random)
-    if config.window:
-        try:
-            model = with_windows(model, parse_windows(config.window, model.config.layers))
-        except ValueError as error:
-            raise BuildError(str(error), "give --window a number of tokens, or such as 64,full", code=2) from None
-        laid_over = f"{describe_windows(model.config.windows)}, whatever the model was trained with"
-        notice = laid_over if notice is None else f"{laid_over}; {notice}"[:500]
-    facts, groups = model.config, model.decoder.groups
-    mix = MIXES.get(config.workload)
-    block_size = config.block_size or (MIX_BLOCK_SIZE if mix is not None else DEFAULT_BLOCK_SIZE)
+    model, notice = load(config, device, progress, say, fallback_random=fallback_random)
     cache_dtype = kv_dtype(_kv_dtype(config, model))
     policies = policies.changed({"kv_dtype": cache_dtype.name})
+    memory = _memory(config, model, policies, cache_dtype, device, say)
+    backend = config.attention
+    if backend == "auto":
+        backend = "triton" if device == "cuda" and cache_dtype.name in TRITON_READS else "torch"
+    runner = ModelRunner(model.decoder, memory.cache, _attention(backend, device, cache_dtype.name), seed=config.seed)
+    engine = _engine(config, model, policies, memory, runner, backend, say, opened)
+    workload = _workload(config, model, policies, memory, runner, say)
+    telemetry = Telemetry(
+        engine,
+        bytes_per_token=memory.cache.bytes_per_token,
+        attention_mode=backend,
+        token_bytes=model.tokenizer.token_bytes if config.expose_text else None,
+    )
+    if notice is not None:
+        telemetry.event("notice", severity="warn", detail=notice)
+    if http is not None:
+        telemetry.event("notice", detail=f"takes requests at {http}")
+    greeting = _greeting(config, model, memory, engine, device, backend, workload, notice, http)
+    return Server(
+        engine,
+        telemetry,
+        # Keyframes only for those who ask: frames keep everybody else up to date.
+        Publisher(greeting, folder, keyframe_every=math.inf),
+        vocabulary=Vocabulary(model.config.vocab, model.config.eos_ids, model.tokenizer.token_bytes),
+        tokenizer=model.tokenizer,
+        arrivals=None if workload is None else workload.arrivals(),
+        expose_text=config.expose_text,
+        queue_limit=MIX_QUEUE,
+        ledger_every=config.ledger_every,
+        watchdog=config.watchdog,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """What the pool's blocks are: their KV, their books, and what of the machine's memory that makes. ``max_model_len``:
+    tokens of a request that they and the model have room for."""
+
+    sized: PoolSize
+    cache: KVCache
+    pool: BlockPool
+    max_model_len: int
+
+
+def _memory(
+    config: EngineConfig,
+    model: LoadedModel,
+    policies: PolicySet,
+    cache_dtype: KVDtype,
+    device: str,
+    say: Callable[[str], None],
+) -> _Memory:
+    facts, groups, mix = model.config, model.decoder.groups, MIXES.get(config.workload)
+    block_size = config.block_size or (MIX_BLOCK_SIZE if mix is not None else DEFAULT_BLOCK_SIZE)
     try:
         sized = size_pool(
             config,
@@ -125,16 +160,12 @@ def _build(
         )
     except DoesNotFit as error:
         raise BuildError(str(error), error.hint) from None
-    blocks = sized.blocks
     if sized.footprint is not None:
         say(f"memory: {sized.footprint}")
-    backend = config.attention
-    if backend == "auto":
-        backend = "triton" if device == "cuda" and cache_dtype.name in TRITON_READS else "torch"
     try:
         cache = KVCache(
             layers=groups.planes,
-            blocks=blocks,
+            blocks=sized.blocks,
             block_size=block_size,
             kv_heads=facts.kv_heads,
             head_size=facts.head_size,
@@ -142,74 +173,111 @@ def _build(
             device=device,
         )
     except KVCacheError as error:
-        raise BuildError(str(error), "give --blocks a smaller number") from None
-    attention = _attention(backend, device, cache_dtype.name)
-    pool = BlockPool(blocks, block_size, windows=groups.windows)
-    max_model_len = min(facts.context, pool.tokens_in(blocks))
-    if max_model_len < 2:
+        raise BuildError(str(error), f"give {config.pool_option} less") from None
+    pool = BlockPool(sized.blocks, block_size, windows=groups.windows)
+    return _Memory(sized, cache, pool, _max_model_len(config, facts.context, pool))
+
+
+def _max_model_len(config: EngineConfig, context: int, pool: BlockPool) -> int:
+    """Raises `BuildError` where the pool has room for no request, or for less than was asked for."""
+    room = pool.tokens_in(pool.total)
+    most = min(context, room)
+    if most < 2:
         raise BuildError(
-            f"{blocks} blocks of {block_size} tokens have no room for a prompt and an answer", "give more", code=2
+            f"{pool.total} blocks of {pool.block_size} tokens have no room for a prompt and an answer",
+            "give more",
+            code=2,
         )
-    if config.max_model_len > max_model_len:
+    if config.max_model_len > most:
         raise BuildError(
-            f"requests of {config.max_model_len} tokens: the model has a context of {facts.context}, and {blocks} blocks have "
-            f"room for {pool.tokens_in(blocks)}",
+            f"requests of {config.max_model_len} tokens: the model has a context of {context}, and {pool.total} blocks have "
+            f"room for {room}",
             "give --max-model-len less, or more blocks",
         )
-    max_model_len = config.max_model_len or max_model_len
+    return config.max_model_len or most
+
+
+def _engine(
+    config: EngineConfig,
+    model: LoadedModel,
+    policies: PolicySet,
+    memory: _Memory,
+    runner: ModelRunner,
+    backend: str,
+    say: Callable[[str], None],
+    opened: ExitStack,
+) -> Engine:
+    """Scheduler and tiers over the pool, which the runner computes on."""
+    facts, groups, pool = model.config, model.decoder.groups, memory.pool
     sizes = _sizes(config, say)
-    tiers = _tiers(pool, cache, sizes)
+    tiers = _tiers(pool, memory.cache, sizes)
     if tiers is not None:
         opened.callback(tiers.close)
     scheduler = Scheduler(
         pool,
         policies,
-        max_model_len=max_model_len,
+        max_model_len=memory.max_model_len,
         tiers=tiers,
         kv_dtypes=TRITON_READS if backend == "triton" else tuple(KV_DTYPES),
     )
     scheduler.kv_types.bytes_of = lambda name: kv_bytes_per_token(
         groups.planes, facts.kv_heads, facts.head_size, kv_dtype(name)
     )
-    scheduler.kv_types.most_bytes = sized.most_bytes_per_token(
-        (blocks + (0 if tiers is None else config.host_blocks)) * block_size
+    scheduler.kv_types.most_bytes = memory.sized.most_bytes_per_token(
+        (pool.total + (0 if tiers is None else config.host_blocks)) * pool.block_size
     )
-    runner = ModelRunner(model.decoder, cache, attention, seed=config.seed)
-    storage = KVStorage(runner, tiers=tiers, open_stores=partial(open_stores, **sizes))
-    engine = Engine(scheduler, runner, storage=storage)
-    telemetry = Telemetry(
-        engine,
-        bytes_per_token=cache.bytes_per_token,
-        attention_mode=backend,
-        token_bytes=model.tokenizer.token_bytes if config.expose_text else None,
+    return Engine(scheduler, runner, storage=KVStorage(runner, tiers=tiers, open_stores=partial(open_stores, **sizes)))
+
+
+def _workload(
+    config: EngineConfig,
+    model: LoadedModel,
+    policies: PolicySet,
+    memory: _Memory,
+    runner: ModelRunner,
+    say: Callable[[str], None],
+) -> MixWorkload | None:
+    """As fast as this machine takes it, which is measured; None where none was asked for."""
+    mix = MIXES.get(config.workload)
+    if mix is None:
+        return None
+    pool = memory.pool
+    say("measuring how fast this machine is")
+    return MixWorkload(
+        model.tokenizer.encode_prompt,
+        scale_for(pool.tokens_in(pool.total), memory.max_model_len, mix),
+        rate=config.rate or _rate(runner, policies.token_budget, pool, mix.load),
+        seed=config.seed,
+        mix=mix,
     )
-    workload = None
-    if mix is not None:
-        say("measuring how fast this machine is")
-        workload = MixWorkload(
-            model.tokenizer.encode_prompt,
-            scale_for(pool.tokens_in(blocks), max_model_len, mix),
-            rate=config.rate or _rate(runner, policies.token_budget, pool, mix.load),
-            seed=config.seed,
-            mix=mix,
-        )
-    if notice is not None:
-        telemetry.event("notice", severity="warn", detail=notice)
-    if http is not None:
-        telemetry.event("notice", detail=f"takes requests at {http}")
-    greeting = hello(
+
+
+def _greeting(
+    config: EngineConfig,
+    model: LoadedModel,
+    memory: _Memory,
+    engine: Engine,
+    device: str,
+    backend: str,
+    workload: MixWorkload | None,
+    notice: str | None,
+    http: str | None,
+) -> Hello:
+    """What viewers are told first."""
+    facts, tiers = model.config, engine.scheduler.tiers
+    return hello(
         config.name,
-        model=_facts(model),
-        blocks=blocks,
+        model=facts_told(model),
+        blocks=memory.pool.total,
         lower_tiers=() if tiers is None else [(books.name, books.slots) for books in tiers.books],
-        block_size=block_size,
-        cache_dtype=cache_dtype.name,
-        bytes_per_token=cache.bytes_per_token,
-        groups=groups,
-        memory=facts_of(sized.footprint),
-        device=_device_name(device),
+        block_size=memory.pool.block_size,
+        cache_dtype=memory.cache.dtype.name,
+        bytes_per_token=memory.cache.bytes_per_token,
+        groups=model.decoder.groups,
+        memory=facts_of(memory.sized.footprint),
+        device=device_name(device),
         attention=backend,
-        max_model_len=max_model_len,
+        max_model_len=memory.max_model_len,
         windows=describe_windows(facts.windows) if facts.windows else None,
         workload=None if workload is None else workload.describe(),
         notice=notice,
@@ -218,19 +286,6 @@ def _build(
         ledger_every=config.ledger_every,
         exposes_text=config.expose_text,
         http=http,
-    )
-    return Server(
-        engine,
-        telemetry,
-        # Keyframes only for those who ask: frames keep everybody else up to date.
-        Publisher(greeting, folder, keyframe_every=math.inf),
-        vocabulary=Vocabulary(facts.vocab, facts.eos_ids, model.tokenizer.token_bytes),
-        tokenizer=model.tokenizer,
-        arrivals=None if workload is None else workload.arrivals(),
-        expose_text=config.expose_text,
-        queue_limit=MIX_QUEUE,
-        ledger_every=config.ledger_every,
-        watchdog=config.watchdog,
     )
 
 
@@ -299,74 +354,3 @@ def _rate(runner: ModelRunner, budget: int, pool: BlockPool, load: float) -> flo
     fastest = min(runner.run([item]).forward_ms for _ in range(3)) / 1000.0
     low, high = MIX_RATES
     return min(high, max(low, load / max(fastest, 1e-6)))
-
-
-def _device(wanted: str) -> str:
-    if wanted == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if wanted == "cuda" and not torch.cuda.is_available():
-        raise BuildError("no CUDA device is available to torch", "use --device cpu")
-    if wanted == "mps" and not torch.backends.mps.is_available():
-        raise BuildError("no MPS device is available to torch", "use --device cpu")
-    return wanted
-
-
-def _device_name(device: str) -> str:
-    if device == "cuda":
-        return str(torch.cuda.get_device_name())
-    threads = torch.get_num_threads()
-    return f"{device}, {threads} {'thread' if threads == 1 else 'threads'}" if device == "cpu" else device
-
-
-def _model(
-    config: EngineConfig,
-    device: str,
-    progress: Callable[[str, int, int | None], None],
-    say: Callable[[str], None],
-    fallback_random: bool,
-) -> tuple[LoadedModel, str | None]:
-    """The model, and what the screen must say about it."""
-    if config.model == "random":
-        return random_model(seed=config.seed, device=device), "random weights: the text is noise, the paging is real"
-    try:
-        if config.model == "smollm2":
-            path = ensure_model(lambda p: _forward(p, progress))
-        else:
-            path = Path(config.model).expanduser()
-            if not (path.is_file() or path.is_dir()):
-                raise BuildError(f"no model at {path}", MODELS_HINT)
-        say("loading the model")
-        return load_model(path, device, look=partial(check_weights, torch.device(device))), None
-    except FetchError as error:
-        if not fallback_random:
-            raise BuildError(str(error), error.hint) from None
-        notice = f"random weights, because the model could not be fetched: {error}"[:500]
-        say(notice)
-        return random_model(SMOLLM2_SHAPE, seed=config.seed, device=device), notice
-    except ModelError as error:
-        raise BuildError(str(error), MODELS_HINT) from None
-    except DoesNotFit as error:
-        raise BuildError(f"{config.model} {error}", error.hint) from None
-
-
-def _forward(step: Progress, progress: Callable[[str, int, int | None], None]) -> None:
-    progress(step.what, step.done, step.total)
-
-
-def _facts(model: LoadedModel) -> ModelFacts:
-    config = model.config
-    return ModelFacts(
-        name=config.name[:256],
-        revision=config.revision,
-        random_weights=config.random_weights,
-        weight_dtype=model.weight_dtype
-        if config.stored_as is None
-        else f"{model.weight_dtype} (from {config.stored_as})",
-        layers=config.layers,
-        hidden=config.hidden,
-        query_heads=config.query_heads,
-        kv_heads=config.kv_heads,
-        head_size=config.head_size,
-        vocabulary=config.vocab,
-        context_tokens=config.context,
-    )

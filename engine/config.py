@@ -99,6 +99,11 @@ class EngineConfig:
         self._check_policies()
         self._check_room()
 
+    @property
+    def pool_option(self) -> str:
+        """By which option the pool's size was given, or could have been."""
+        return "--kv-gib" if self.kv_gib else "--memory-fraction" if self.memory_fraction else "--blocks"
+
     def _check_pool(self) -> None:
         if not 0.0 <= self.memory_fraction <= MOST_FRACTION:
             raise ValueError(f"memory fraction {self.memory_fraction:g} must be above 0 and at most {MOST_FRACTION}")
