@@ -12,6 +12,7 @@ READ_BYTES = 4096
 """Read where a header is expected: most fit into it."""
 
 SEARCH_BYTES = 1 << 20
+UNFINISHED = "an unfinished chunk"
 
 
 class RecordingError(ValueError):
@@ -69,7 +70,7 @@ class Recording(Tape):
                 self._scanned = found
                 continue
             if head is None or at + head.size > size:
-                self.torn = Damage(at, size - at, "an unfinished chunk")
+                self.torn = Damage(at, size - at, UNFINISHED)
                 break
             self._heads.append(head)
             self._add(len(self._chunks), head.summary, at)
@@ -135,4 +136,6 @@ class Recording(Tape):
     def _why_none(self) -> str:
         if not self._scanned and self.torn is None:
             return "is empty: nothing has been recorded in it"
+        if self.torn is not None and self.torn.at == 0 and self.torn.reason == UNFINISHED:
+            return "has an unfinished beginning only: its first second was still being written"
         return "is no recording of kvtop, or nothing of it is whole"

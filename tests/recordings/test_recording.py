@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from kvtop.protocol import Bye, Event, Gap, Hello, IterationFrame, Keyframe, encode
+from kvtop.protocol import PROTOCOL_VERSION, Bye, Event, Gap, Hello, IterationFrame, Keyframe, encode
 from kvtop.record import FileSink, Place, Recording, RecordingError, Writer
 from kvtop.state import EngineState
 from kvtop.state.moment import moment
@@ -150,6 +150,18 @@ def test_a_clock_that_jumps_back_leaves_the_order_and_every_time_has_one_answer(
         assert tape.at_wall(wall) == (start if best is None else Place(0, best[1]))
 
 
+def test_of_several_moments_of_one_date_the_latest_is_found(tmp_path: Path) -> None:
+    said = []
+    for line, frame in told():
+        if isinstance(frame, IterationFrame | Keyframe) and frame.seq >= 160:
+            frame = frame.model_copy(update={"wall": 1000.0 if frame.seq < 190 else 900.0})
+            line = encode(frame)
+        said.append((line, frame))
+    tape = Recording(recording(tmp_path / "a.kvtop", said))
+    assert tape.at_wall(1000.5).seq == 189
+    assert tape.at_wall(950.0) == tape.end
+
+
 def test_frames_that_are_missing_become_a_gap_with_their_events(tmp_path: Path) -> None:
     clock, said = HandClock(), told()
     writer = Writer(FileSink(tmp_path / "a.kvtop"), clock=clock)
@@ -181,7 +193,9 @@ def test_unknown_lines_and_fields_of_a_newer_minor_version_stay_in_the_file(tmp_
 def test_a_recording_of_an_older_minor_version_is_read(tmp_path: Path) -> None:
     def older(line: bytes) -> bytes:
         """As a version 1.0 wrote it: fields that came since are absent."""
-        return line.replace(b'"protocol":"1.2"', b'"protocol":"1.0"').replace(b'"publish":0.0,', b"")
+        return line.replace(f'"protocol":"{PROTOCOL_VERSION}"'.encode(), b'"protocol":"1.0"').replace(
+            b'"publish":0.0,', b""
+        )
 
     said = [(older(line), frame) for line, frame in told()]
     tape = Recording(recording(tmp_path / "a.kvtop", said))
