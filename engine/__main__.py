@@ -21,6 +21,7 @@ from engine.serving.watchdog import Limits
 from engine.tiers import scratch
 from engine.words import one_line
 from kvtop.publish.errors import PublishError
+from kvtop.publish.flight import FlightLimits
 from kvtop.publish.sockets import rehearse
 
 if TYPE_CHECKING:
@@ -131,6 +132,15 @@ def parser() -> argparse.ArgumentParser:
             metavar="S",
             help=f"warn when for S seconds {what}; 0 never (default: %(default)s)",
         )
+    kept = FlightLimits()
+    for name, default, what in (("minutes", kept.minutes, "minutes"), ("mib", kept.mib, "MiB")):
+        p.add_argument(
+            f"--flight-{name}",
+            type=float,
+            default=default,
+            metavar="N",
+            help=f"{what} that the flight recorder keeps in memory at most; 0: none (default: %(default)s)",
+        )
     p.add_argument("--expose-text", action="store_true", help="let prompts and outputs travel to viewers")
     p.add_argument(
         "--fallback-random", action="store_true", help="random weights when the model cannot be had, and say so"
@@ -171,6 +181,7 @@ def config_from(args: argparse.Namespace) -> EngineConfig:
         expose_text=args.expose_text,
         ledger_every=args.ledger_every,
         watchdog=Limits(args.warn_stall, args.warn_paused, args.warn_head),
+        flight=FlightLimits(args.flight_minutes, args.flight_mib),
     )
 
 

@@ -117,7 +117,7 @@ def _build(
         engine,
         telemetry,
         # Keyframes only for those who ask: frames keep everybody else up to date.
-        Publisher(greeting, folder, keyframe_every=math.inf),
+        Publisher(greeting, folder, keyframe_every=math.inf, flight=config.flight),
         vocabulary=Vocabulary(model.config.vocab, model.config.eos_ids, model.tokenizer.token_bytes),
         tokenizer=model.tokenizer,
         arrivals=None if workload is None else workload.arrivals(),

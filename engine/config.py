@@ -8,6 +8,7 @@ from engine.policies.policy_set import PolicySet
 from engine.serving.watchdog import Limits
 from kvtop.protocol import PolicyValue
 from kvtop.protocol.places import valid_name
+from kvtop.publish.flight import FlightLimits
 
 MOST_BLOCKS = 16_777_216
 """In one tier; sixteen times what the screen and the books are measured with."""
@@ -61,6 +62,8 @@ class EngineConfig:
     """Iterations from the beginning of one round of the ledger's audit to the next, at least; 0: never."""
     watchdog: Limits = field(default_factory=Limits)
     """When the watchdog tells that work waits and nothing comes of it."""
+    flight: FlightLimits = field(default_factory=FlightLimits)
+    """What the flight recorder keeps; 0 minutes or MiB: there is none."""
 
     def __post_init__(self) -> None:
         """Raises ValueError, in a sentence, for what can be right with no model and on no machine."""

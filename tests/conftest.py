@@ -17,6 +17,10 @@ for name in ("KVTOP_CONFIG", *(definition.variable for definition in DEFINITIONS
     os.environ.pop(name, None)
 os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
 
+# What engines of the tests write of their own accord is not this user's.
+_STATE = tempfile.TemporaryDirectory(prefix="kvtop-state")
+os.environ["XDG_STATE_HOME"] = _STATE.name
+
 # No example is judged by how long it took: the machine may be busy with other things.
 settings.register_profile("kvtop", deadline=None)
 settings.load_profile("kvtop")

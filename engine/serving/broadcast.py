@@ -1,8 +1,10 @@
-"""What goes out after each turn of the engine: frames while somebody watches, and keyframes made beside the work."""
+"""What goes out after each turn of the engine: frames while somebody watches, fewer for the flight recorder alone, and
+keyframes made beside the work."""
 
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 from engine.core import Step
 from engine.serving.keyframes import KeyframeSnapshot
@@ -15,6 +17,9 @@ GATHER_S = 0.001
 GATHER_IDLE_S = 0.02
 """The same where nothing runs; commands wait as long."""
 
+RECORDED_EVERY_S = 0.5
+"""Seconds between two frames while only the flight recorder listens."""
+
 RETRY_S = 1.0
 """Seconds before a keyframe is tried again that could not be encoded."""
 
@@ -22,11 +27,14 @@ _LOG = logging.getLogger(__name__)
 
 
 class Broadcast:
-    """Between telemetry and publisher. While nobody watches, an iteration costs nothing but its events."""
+    """Between telemetry and publisher. While nobody watches, an iteration costs nothing but its events; with a flight
+    recorder, a frame now and then that tells of all iterations since the one before. ``clock``: monotonic seconds."""
 
-    def __init__(self, telemetry: Telemetry, publisher: Publisher) -> None:
+    def __init__(self, telemetry: Telemetry, publisher: Publisher, clock: Callable[[], float] = time.monotonic) -> None:
         self._telemetry = telemetry
         self._publisher = publisher
+        self._clock = clock
+        self._framed = float("-inf")
         self._encoder: threading.Thread | None = None
         self._not_before = 0.0
 
@@ -35,21 +43,23 @@ class Broadcast:
         self._publisher.publish_keyframe(self._telemetry.keyframe())
         self._telemetry.prepare_keyframes()
 
-    def tell(self, step: Step | None) -> bool:
-        """What this turn did, and some of a keyframe that somebody waits for. Whether more of that is left to be done."""
+    def tell(self, step: Step | None, *, urgent: bool = False) -> bool:
+        """What this turn did, and some of a keyframe that somebody waits for. Whether more of that is left to be done.
+        ``urgent``: the flight recorder is to know of it at once."""
         telemetry, publisher = self._telemetry, self._publisher
         news = step is not None or telemetry.has_news
         # One look: viewers come and go on another thread, also in the middle of this.
-        watched = publisher.watched
-        if not watched:
+        watched, recorded = publisher.watched, publisher.recorded
+        listened = watched or recorded
+        if not listened:
             telemetry.drop_keyframe()
-        if not watched or telemetry.passed_over:
+        if not listened or telemetry.passed_over:
             if news:
                 events = telemetry.pass_over(step)
                 publisher.pass_over(telemetry.seq, events)
         elif news:
-            publisher.publish(telemetry.frame(step))
-        if not watched:
+            self._frame(step, at_once=watched or urgent)
+        if not listened:
             return False
         if not telemetry.gathers and not self._is_encoding and self._is_wanted():
             # Who was told nothing for a while is told by it, and from then on by frames again.
@@ -63,6 +73,22 @@ class Broadcast:
                 )
                 self._encoder.start()
         return telemetry.gathers
+
+    def _frame(self, step: Step | None, at_once: bool) -> None:
+        """Of this turn and those held back; else it is held back too."""
+        now = self._clock()
+        # A keyframe in the making has to be told of every change at once.
+        due = at_once or now - self._framed >= RECORDED_EVERY_S or self._telemetry.gathers
+        if due or (step is not None and step.fatal is not None):
+            self._framed = now
+            self._publisher.publish(self._telemetry.frame(step))
+        elif step is not None:
+            self._telemetry.hold_back(step)
+
+    def last_words(self) -> None:
+        """What has been held back, for the flight recorder of an engine that fails."""
+        if self._publisher.recorded and not self._telemetry.passed_over and self._telemetry.has_news:
+            self._publisher.publish(self._telemetry.frame(None))
 
     def close(self) -> None:
         """Waits for a keyframe that is being encoded."""

@@ -6,12 +6,14 @@ from typing import Any
 from engine.core import Engine
 from engine.requests.request import Request
 from engine.scheduling.roster import ADMITTED_STATES
+from engine.serving.flight import FlightFiles
 from engine.serving.telemetry import Telemetry
 from engine.words import counted
 from kvtop.protocol.commands import (
     Abort,
     Command,
     Compact,
+    Dump,
     Pause,
     Pin,
     Preempt,
@@ -24,7 +26,7 @@ from kvtop.protocol.commands import (
 from kvtop.publish import PendingCommand
 
 Done = tuple[str, list[str]]
-"""What was done, in a sentence, and its effects."""
+"""What was done, in a sentence, and its effects; None in place of it: the asker is answered later."""
 
 
 class Refused(ValueError):
@@ -34,9 +36,10 @@ class Refused(ValueError):
 class Control:
     """Executes commands on the engine's own thread."""
 
-    def __init__(self, engine: Engine, telemetry: Telemetry, run: str) -> None:
+    def __init__(self, engine: Engine, telemetry: Telemetry, run: str, flight: FlightFiles | None = None) -> None:
         """``run``: this life of the engine, as its hello names it."""
         self._engine = engine
+        self._flight = flight
         self._run = run
         self._telemetry = telemetry
 
@@ -47,7 +50,7 @@ class Control:
         try:
             if (missed := command.missed_run(self._run)) is not None:
                 raise Refused(missed)
-            message, effects = self._do(command, pending)
+            done = self._do(command, pending)
         except ValueError as error:
             if not dry:
                 self._telemetry.event(
@@ -59,7 +62,9 @@ class Control:
                 )
             pending.reply(False, message=str(error)[:1000])
             return
-        pending.reply(True, iteration=self._engine.iteration + 1, message=message[:1000], effects=effects)
+        if done is not None:
+            message, effects = done
+            pending.reply(True, iteration=self._engine.iteration + 1, message=message[:1000], effects=effects)
 
     def abort(self, request: Request, why: str) -> None:
         """End a live request, and the beams of its search, on somebody's word."""
@@ -67,7 +72,7 @@ class Control:
         for each in [request] if request.beam is None else request.beam.seen:
             self._telemetry.log.finished(each)
 
-    def _do(self, command: Command, asker: PendingCommand) -> Done:
+    def _do(self, command: Command, asker: PendingCommand) -> Done | None:
         return _DOES[type(command)](self, command, asker)
 
     def _abort(self, command: Abort, asker: PendingCommand) -> Done:
@@ -179,6 +184,12 @@ class Control:
         self._telemetry.event("command", detail=f"compact: {said}", **_who(asker))
         return said, []
 
+    def _dump(self, _command: Dump, asker: PendingCommand) -> None:
+        """Answered when the file is written, by another thread."""
+        refusal = "there is no flight recorder" if self._flight is None else self._flight.command(asker)
+        if refusal is not None:
+            raise Refused(refusal)
+
     def _tell_of(self, what: str, request: Request, asker: PendingCommand) -> None:
         detail = f"{what} {request.id}"
         self._telemetry.event("command", request=request.num, request_id=request.id, detail=detail, **_who(asker))
@@ -203,7 +214,7 @@ def _who(asker: PendingCommand) -> dict[str, int | None]:
     return {"uid": asker.uid, "pid": asker.pid}
 
 
-_DOES: dict[type[Command], Callable[[Control, Any, PendingCommand], Done]] = {
+_DOES: dict[type[Command], Callable[[Control, Any, PendingCommand], Done | None]] = {
     SetPolicy: Control._set_policy,
     Abort: Control._abort,
     Preempt: Control._preempt,
@@ -214,6 +225,7 @@ _DOES: dict[type[Command], Callable[[Control, Any, PendingCommand], Done]] = {
     Pin: Control._pin,
     Unpin: Control._pin,
     Compact: Control._compact,
+    Dump: Control._dump,
 }
 
 COMMANDS: list[str] = [command.model_fields["type"].default for command in _DOES]

@@ -90,7 +90,7 @@ class EventLog:
 
     def preempted(self, preemption: Preemption) -> None:
         victim, by = preemption.victim, preemption.by
-        self._touch_search(victim)
+        self.touch_search(victim)
         self.event(
             "preempt",
             severity="warn",
@@ -109,7 +109,7 @@ class EventLog:
             for each in [victim] if victim.beam is None else victim.beam.seen:
                 self.finished(each)
 
-    def _touch_search(self, request: Request) -> None:
+    def touch_search(self, request: Request) -> None:
         """The request changed, and with it the beams of its search that viewers know of."""
         for each in [request] if request.beam is None else request.beam.seen:
             self._facts.touch(each)
@@ -216,7 +216,7 @@ class EventLog:
             self._copied(copied)
         self._compacted(plan, step.ended)
         for item in plan.items if touch else ():
-            self._touch_search(item.request)
+            self.touch_search(item.request)
             for sample in item.forks:
                 self._facts.touch(sample)
         for request in step.finished:

@@ -111,7 +111,7 @@ class KeyframeSnapshot:
         ):
             # In strings quotes are escaped, so this can stand for nothing but the field.
             line = line.replace(f'"{name}":[]'.encode(), f'"{name}":['.encode() + b",".join(filter(None, rows)) + b"]")
-        return EncodedKeyframe(self.head.seq, line)
+        return EncodedKeyframe(self.head.seq, line, self.head)
 
     @staticmethod
     def _runs(part: BlockPart) -> bytes:

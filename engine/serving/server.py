@@ -16,6 +16,7 @@ from engine.scheduling.admission import check_servable
 from engine.serving.broadcast import Broadcast
 from engine.serving.control import Control
 from engine.serving.describe import after_switch
+from engine.serving.flight import FlightFiles
 from engine.serving.handle import RequestHandle
 from engine.serving.inbox import Inbox
 from engine.serving.meter import Meter
@@ -63,7 +64,8 @@ class Server:
         self.engine = engine
         self.telemetry = telemetry
         self.publisher = publisher
-        self.control = Control(engine, telemetry, publisher.hello.engine.run)
+        self._flight = FlightFiles(publisher, telemetry.log)
+        self.control = Control(engine, telemetry, publisher.hello.engine.run, self._flight)
         self.vocabulary = vocabulary or Vocabulary()
         self.tokenizer = tokenizer
         self._expose_text = expose_text
@@ -242,10 +244,12 @@ class Server:
                 self._turn()
         except EngineFailed as error:
             self._hang_up(FinishReason.ERROR, str(error))
+            self._flight.crashed(str(error), self._broadcast.last_words)
             raise
         except Exception as error:
             why = f"the engine failed: {one_line(error)}"
             self._hang_up(FinishReason.ERROR, why)
+            self._flight.crashed(why, self._broadcast.last_words)
             raise EngineFailed(why) from error
         finally:
             self._turned = None
@@ -274,7 +278,8 @@ class Server:
         self._tell_switches()
         self._check_ledger()
         self._watch()
-        more = self._broadcast.tell(step)
+        more = self._broadcast.tell(step, urgent=self._flight.urgent)
+        self._flight.work()
         if self.meter is not None:
             self.meter.take(step)
         if step is not None and step.fatal is not None:
@@ -341,8 +346,12 @@ class Server:
         began = time.perf_counter()
         found = audit.work(AUDIT_S)
         self.telemetry.ledger(found, ms=1000.0 * (time.perf_counter() - began))
+        if found:
+            self._flight.alarm(f"ledger: {found[0]}")
 
     def _watch(self) -> None:
         for notice in self._watchdog.look(facts_of(self.engine, self.engine.clock())):
             self.telemetry.log.watchdog(notice)
+            if not notice.over:
+                self._flight.alarm(f"watchdog: {notice.alarm.text}")
         self.telemetry.alarm = self._watchdog.alarm

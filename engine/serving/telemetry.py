@@ -9,6 +9,7 @@ from engine.requests.output_text import TokenBytes
 from engine.scheduling.kv_types import Switch
 from engine.scheduling.output import HeadVerdict
 from engine.serving.event_log import EventLog
+from engine.serving.held import Held
 from engine.serving.keyframes import KeyframeBuilder, KeyframeSnapshot
 from engine.serving.request_facts import RequestFacts
 from engine.serving.watchdog import Alarm
@@ -61,6 +62,7 @@ class Telemetry:
         self._geometry_sent = True
         self._wall = wall
         self._seq = 0
+        self._held = Held()
         self.passed_over = False
         """Nothing was made of the latest turns: only a keyframe can go on from here."""
         self._building: KeyframeBuilder | None = None
@@ -101,12 +103,14 @@ class Telemetry:
         tiers, changes = self._engine.scheduler.tiers, self._engine.scheduler.pool.changes
         moved = tiers is not None and bool(tiers.traffic or tiers.news)
         changed = not self.passed_over and (bool(changes) or (tiers is not None and any(b.dirty for b in tiers.books)))
-        return bool(moved or changed or len(self.log) or self._requests.has_news or self._status() != self._sent_status)
+        told = len(self.log) or self._requests.has_news or self._held.count
+        return bool(moved or changed or told or self._status() != self._sent_status)
 
     # Frames.
 
     def frame(self, step: Step | None) -> IterationFrame:
-        """What changed since the last frame; ``step`` is None for news outside an iteration."""
+        """What changed since the last frame; ``step`` is None for news outside an iteration. Turns that were held back are
+        in it."""
         began = time.perf_counter()
         engine, scheduler, pool = self._engine, self._engine.scheduler, self._engine.scheduler.pool
         now = engine.clock() if step is None else step.ended
@@ -115,17 +119,14 @@ class Telemetry:
         if step is not None:
             self.log.absorb(step)
             batch = _batch(step)
-            durations = Durations(
-                schedule=step.schedule_ms,
-                prepare=step.prepare_ms,
-                forward=step.forward_ms,
-                sample=step.sample_ms,
-                transfer_wait=step.transfer_wait_ms,
-                publish=self.frame_ms,
-                ledger=self._ledger_ms,
-            )
+            durations = _durations(step, self.frame_ms, self._ledger_ms)
         self._ledger_ms = 0.0
         self.log.tier_news()
+        held, self._held = self._held, Held()
+        if held.count:
+            durations, batch = held.durations_with(durations), held.batch_with(batch)
+            for request in scheduler.running:
+                self.log.touch_search(request)
         building = self._building
         changes = self._requests.take_changes(None if building is None else building.requests.awaits)
         forgotten = self._requests.take_forgotten()
@@ -141,6 +142,7 @@ class Telemetry:
         self._seq += 1
         frame = IterationFrame.model_construct(
             seq=self._seq,
+            merged=1 + held.count,
             iteration=engine.iteration,
             wall=self._wall(),
             mono=now,
@@ -167,6 +169,14 @@ class Telemetry:
         self.frame_ms = 1000.0 * (time.perf_counter() - began)
         return frame
 
+    def hold_back(self, step: Step) -> None:
+        """Instead of a frame, for a moment: what this iteration did is told by the next frame, as merged with it."""
+        self.log.absorb(step, touch=False)
+        self.log.tier_news()
+        self._held.add(_durations(step, 0.0, self._ledger_ms), _batch(step))
+        self._ledger_ms = 0.0
+        self._seq += 1
+
     def pass_over(self, step: Step | None) -> list[Event]:
         """Instead of a frame, while nobody watches: nothing is made of what changed but its events, which are returned.
         Whoever comes is told everything anew."""
@@ -174,6 +184,7 @@ class Telemetry:
             self.log.absorb(step, touch=False)
         self.log.tier_news()
         self._ledger_ms = 0.0
+        self._held = Held()
         self._seq += 1
         self.passed_over = True
         self.drop_keyframe()
@@ -342,6 +353,18 @@ class Telemetry:
             "disk_offload_bytes": moved.disk_offload_bytes,
             "disk_promotions": moved.disk_promotions,
         }
+
+
+def _durations(step: Step, publish_ms: float, ledger_ms: float) -> Durations:
+    return Durations(
+        schedule=step.schedule_ms,
+        prepare=step.prepare_ms,
+        forward=step.forward_ms,
+        sample=step.sample_ms,
+        transfer_wait=step.transfer_wait_ms,
+        publish=publish_ms,
+        ledger=ledger_ms,
+    )
 
 
 def _batch(step: Step) -> Batch:

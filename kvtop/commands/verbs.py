@@ -88,6 +88,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("preempt", "preempt one running request; it is queued again", _a_request, _request),
     Verb("pause", "stop scheduling; KV stays in place"),
     Verb("resume", "schedule again"),
+    Verb("dump", "write what the flight recorder holds, the last minutes, to a file; says its path"),
     Verb("reset-prefix-cache", "forget the content of all cached blocks"),
     Verb("pin", "never evict the cached blocks of a request", _a_request, _request),
     Verb("unpin", "let the pinned blocks of a request be evicted", _a_request, _request),

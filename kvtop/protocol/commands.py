@@ -107,6 +107,13 @@ class Compact(Command):
     )
 
 
+class Dump(Command):
+    """Write what the flight recorder holds, the last minutes, to a file on the engine's host; answered with its path when it
+    is written. Refused where there is no recorder, or a file is being written already."""
+
+    type: Literal["dump"] = "dump"
+
+
 class RequestKeyframe(Command):
     """On the observing socket: a keyframe for this viewer. On the control socket: for every viewer."""
 
@@ -120,7 +127,7 @@ class RequestKeyframe(Command):
 
 
 AnyCommand = Annotated[
-    SetPolicy | Abort | Preempt | Pause | Resume | ResetPrefixCache | Pin | Unpin | Compact | RequestKeyframe,
+    SetPolicy | Abort | Preempt | Pause | Resume | ResetPrefixCache | Pin | Unpin | Compact | Dump | RequestKeyframe,
     Field(discriminator="type"),
 ]
 

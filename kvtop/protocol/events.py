@@ -19,7 +19,8 @@ class Event(Message):
     back wrong or not at all; what it held is computed again), ``tier_drop`` (a full tier gave up content, or refused it);
     of blocks ``copy`` (a shared block was copied before a write), ``compact`` (blocks were moved together), ``pin``
     (blocks were pinned or unpinned); ``beam`` (a beam search ended, with its best score); ``kv_switch`` (the KV cache was
-    made anew in another element type, or could not be); ``watchdog`` (no progress with work waiting, and its end).
+    made anew in another element type, or could not be); ``watchdog`` (no progress with work waiting, and its end); ``dump``
+    (the flight recorder was written to a file, or could not be).
     A viewer shows an unknown kind by its ``detail``.
     """
 

@@ -111,6 +111,10 @@ class RequestChange(Message):
     )
 
 
+TEXT_FIELDS = frozenset({"prompt_text", "output_text", "output_at", "output_more", "text_ends_at", "text_ends"})
+"""What of a `RequestChange` tells of prompts and generated text."""
+
+
 class Verdict(Message):
     """Why the head of the waiting queue was not admitted in this iteration.
 

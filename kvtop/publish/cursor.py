@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from kvtop.protocol.codec import encode
-from kvtop.protocol.frames import Gap
+from kvtop.protocol.frames import Gap, IterationFrame, Keyframe
 from kvtop.publish.merged_lines import MergedLines
 from kvtop.publish.ring import Entry, HeldKeyframe, Ring
 
@@ -16,6 +17,30 @@ LAGGING_PER_SECOND = 20.0
 
 MAX_LINES = 64
 """Single frames handed out in one turn."""
+
+
+class Told(NamedTuple):
+    """A line, and what it was made of: a keyframe (blocks and requests may be missing), a gap, or the frames in it."""
+
+    line: bytes
+    made_of: Keyframe | Gap | Sequence[Entry]
+
+    @property
+    def facts(self) -> Keyframe | Gap | IterationFrame:
+        """What it says, as far as that can be told without merging anything: of frames numbers, dates and events."""
+        if isinstance(self.made_of, Keyframe | Gap):
+            return self.made_of
+        if len(self.made_of) == 1:
+            return self.made_of[0].frame
+        last = self.made_of[-1].frame
+        return IterationFrame.model_construct(
+            seq=last.seq,
+            merged=sum(entry.frame.merged for entry in self.made_of),
+            iteration=last.iteration,
+            wall=last.wall,
+            mono=last.mono,
+            events=[event for entry in self.made_of for event in entry.frame.events],
+        )
 
 
 class Cursor:
@@ -64,7 +89,11 @@ class Cursor:
         return bool(entries)
 
     def take(self, now: float, last: int | None) -> list[bytes]:
-        """The lines to write now; empty when there is nothing, or when a keyframe has to be made first.
+        """The lines of `told`."""
+        return [told.line for told in self.told(now, last)]
+
+    def told(self, now: float, last: int | None) -> "list[Told]":
+        """What to write now; empty when there is nothing, or when a keyframe has to be made first.
 
         Frames after frame ``last`` are left for the next turn, so that all viewers of this one share their lines
         although the engine goes on meanwhile.
@@ -89,7 +118,7 @@ class Cursor:
     def rest(self) -> list[bytes]:
         """All that is left, merged, for the farewell; nothing for a viewer that would need a keyframe first."""
         entries = None if self._position is None else self._ring.since(self._position)
-        return self._lines.of(entries) if entries else []
+        return [line for line, _ in self._lines.of(entries)] if entries else []
 
     @property
     def _merges(self) -> bool:
@@ -104,26 +133,26 @@ class Cursor:
             return None
         return key if self._ring.since(key.seq) is not None else None
 
-    def _frames(self, entries: Sequence[Entry]) -> list[bytes]:
+    def _frames(self, entries: Sequence[Entry]) -> "list[Told]":
         if not entries:
             return []
         self._position = entries[-1].seq
         self._events_seen = entries[-1].events_end
         if self._merges:
             self.lagging = False
-            return self._lines.of(entries)
-        return [entry.line() for entry in entries]
+            return [Told(line, frames) for line, frames in self._lines.of(entries)]
+        return [Told(entry.line(), (entry,)) for entry in entries]
 
-    def _gap(self, key: HeldKeyframe) -> list[bytes]:
+    def _gap(self, key: HeldKeyframe) -> "list[Told]":
         if self._position is None:
             return []
         events, lost = self._ring.events(self._events_seen, key.events_end)
         gap = Gap.model_construct(first=self._position + 1, last=key.seq, events=events, events_lost=lost)
-        return [encode(gap)]
+        return [Told(encode(gap), gap)]
 
-    def _jump(self, key: HeldKeyframe) -> bytes:
+    def _jump(self, key: HeldKeyframe) -> "Told":
         self._position = key.seq
         self._events_seen = key.events_end
         self._after_serial = None
         self.lagging = False
-        return key.line()
+        return Told(key.line(), key.head)

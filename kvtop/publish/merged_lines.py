@@ -1,5 +1,6 @@
 """Merged lines, made once for all viewers that want the same frames in one."""
 
+import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 
@@ -33,14 +34,16 @@ def _portions(entries: Sequence[Entry]) -> list[list[Entry]]:
 
 
 class MergedLines:
-    """Used by the server thread alone."""
+    """Safe from any thread; almost always it is the server's."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._lines: OrderedDict[tuple[int, int], bytes] = OrderedDict()
 
-    def of(self, entries: Sequence[Entry]) -> list[bytes]:
-        """The entries as one line; as several where one would be too much work at once."""
-        return [self._line(portion) for portion in _portions(entries)]
+    def of(self, entries: Sequence[Entry]) -> list[tuple[bytes, Sequence[Entry]]]:
+        """The entries as one line, with those that are in it; as several where one would be too much work at once."""
+        with self._lock:
+            return [(self._line(portion), portion) for portion in _portions(entries)]
 
     def _line(self, entries: Sequence[Entry]) -> bytes:
         if len(entries) == 1:
@@ -54,4 +57,5 @@ class MergedLines:
         return self._lines[key]
 
     def clear(self) -> None:
-        self._lines.clear()
+        with self._lock:
+            self._lines.clear()

@@ -9,11 +9,15 @@ from kvtop.protocol.frames import IterationFrame, Keyframe
 from kvtop.protocol.hello import Hello
 from kvtop.protocol.places import control_path, observe_path, socket_folder
 from kvtop.publish.dispatch import CommandQueue, PendingCommand
+from kvtop.publish.flight import FlightLimits, FlightRecorder
 from kvtop.publish.ring import EncodedKeyframe, Ring
 from kvtop.publish.schedule import KeyframeSchedule
 from kvtop.publish.server import Server
 from kvtop.publish.sockets import Claim, claim_place
 from kvtop.publish.waker import Waker
+
+UNWATCHED = 32
+"""Frames kept while nobody watches: the flight recorder takes each within moments."""
 
 
 class Publisher:
@@ -24,14 +28,21 @@ class Publisher:
 
     ``ring``: iteration frames kept for viewers that are behind. ``keyframe_every``: seconds between keyframes, so
     that a viewer that joins need not wait for the engine. ``folder``: where the sockets go (default: the user's
-    socket folder). One engine a publisher; not restartable.
+    socket folder). ``flight``: what its flight recorder keeps; default: there is none. One engine a publisher; not restartable.
     """
 
     def __init__(
-        self, hello: Hello, folder: Path | None = None, *, ring: int = 512, keyframe_every: float = 5.0
+        self,
+        hello: Hello,
+        folder: Path | None = None,
+        *,
+        ring: int = 512,
+        keyframe_every: float = 5.0,
+        flight: FlightLimits | None = None,
     ) -> None:
         self.hello = hello
         self._folder = folder
+        self._flight = flight
         self._ring = Ring(ring)
         self._attention = threading.Event()
         self._schedule = KeyframeSchedule(keyframe_every, self._attention)
@@ -39,6 +50,7 @@ class Publisher:
         self._commands = CommandQueue(self._attention, self._waker.wake)
         self._claim: Claim | None = None
         self._server: Server | None = None
+        self._recorder: FlightRecorder | None = None
 
     def start(self) -> None:
         """Bind both sockets. Raises `PublishError` in one sentence when that cannot be, and OSError where the process may have
@@ -53,6 +65,7 @@ class Publisher:
                 self._commands,
                 self._waker,
                 self._schedule.want,
+                self._flight,
             )
             server.start()
         except BaseException:
@@ -61,6 +74,7 @@ class Publisher:
             claim.release()
             raise
         self._claim, self._server = claim, server
+        self._recorder = server.flight
 
     def rehello(self, hello: Hello) -> None:
         """Greet those who come from now on with ``hello``: facts about the same engine that have changed."""
@@ -96,6 +110,20 @@ class Publisher:
         """Somebody is there to whom frames would go."""
         return self.viewers > 0
 
+    @property
+    def recorded(self) -> bool:
+        """A flight recorder takes frames, also while nobody watches; a few a second are enough then."""
+        return self._server is not None and self._server.flight is not None
+
+    @property
+    def _only_recorded(self) -> bool:
+        return self.recorded and not self.watched
+
+    @property
+    def flight(self) -> FlightRecorder | None:
+        """The flight recorder, where there is one; also after `stop`."""
+        return self._recorder
+
     def pass_over(self, seq: int, events: Sequence[Event]) -> None:
         """Instead of `publish`, while it is not `watched`: no frame was made up to ``seq``; ``events`` are kept. Whoever
         comes asks for a keyframe."""
@@ -107,12 +135,12 @@ class Publisher:
         Frames come in the order of ``seq``; ValueError otherwise (a fault of the engine). The frame must not be
         changed afterwards.
         """
-        self._ring.append(frame)
+        self._ring.append(frame, None if self.watched else UNWATCHED)
         self._waker.news()
 
     def keyframe_due(self) -> bool:
         """Whether the engine should make a keyframe before its next iteration."""
-        return self._schedule.due()
+        return self._schedule.due(asked_only=self._only_recorded)
 
     def keyframe_coming(self, seq: int) -> None:
         """A keyframe as of frame ``seq`` is being encoded: frames behind it are kept until `publish_keyframe`, so that
@@ -136,6 +164,6 @@ class Publisher:
 
     def wait(self, seconds: float) -> None:
         """Sleep; wake early when a command comes or a keyframe is wanted or due. For an engine with nothing to do."""
-        left = self._schedule.seconds_left()
+        left = self._schedule.seconds_left(asked_only=self._only_recorded)
         self._attention.wait(min(seconds, left) if left > 0 else seconds)
         self._attention.clear()

@@ -38,28 +38,30 @@ class Entry:
 
 
 class EncodedKeyframe(NamedTuple):
-    """A keyframe as its line already, for an engine that makes it beside its work."""
+    """A keyframe as its line already, for an engine that makes it beside its work. ``head``: the keyframe, of which blocks and
+    requests may be missing."""
 
     seq: int
     line: bytes
+    head: Keyframe
 
 
 class HeldKeyframe:
     """The latest keyframe. ``serial`` counts keyframes, ``events_end`` the events before it."""
 
-    __slots__ = ("_frame", "_line", "events_end", "seq", "serial")
+    __slots__ = ("_line", "events_end", "head", "seq", "serial")
 
     def __init__(self, frame: Keyframe | EncodedKeyframe, serial: int, events_end: int) -> None:
         self.seq = frame.seq
         self.serial = serial
         self.events_end = events_end
-        self._frame = frame
+        self.head = frame.head if isinstance(frame, EncodedKeyframe) else frame
+        """The keyframe; of one that came encoded blocks and requests may be missing."""
         self._line: bytes | None = frame.line if isinstance(frame, EncodedKeyframe) else None
 
     def line(self) -> bytes:
         if self._line is None:
-            assert isinstance(self._frame, Keyframe)
-            self._line = encode(self._frame)
+            self._line = encode(self.head)
         return self._line
 
 
@@ -94,8 +96,11 @@ class Ring:
         """Keyframes so far."""
         return self._serial
 
-    def append(self, frame: IterationFrame) -> None:
-        """Frames come in the order of seq, ValueError otherwise. A hole forgets what was before it: viewers get a gap."""
+    def append(self, frame: IterationFrame, room: int | None = None) -> None:
+        """Frames come in the order of seq, ValueError otherwise. A hole forgets what was before it: viewers get a gap.
+
+        ``room``: frames to be kept, default: the ring's size; fewer where hardly anybody is there to be behind.
+        """
         with self._lock:
             if self._last_seq is not None:
                 missed = frame.seq - frame.merged - self._last_seq
@@ -107,7 +112,7 @@ class Ring:
             self._event_count += len(frame.events)
             self._entries.append(Entry(frame, self._event_count))
             self._last_seq = frame.seq
-            self._trim()
+            self._trim(self.size if room is None else min(room, self.size))
 
     def await_keyframe(self, seq: int) -> None:
         """A keyframe as of frame ``seq`` is on its way: until `hold` frames behind it stay, or it would come too late for
@@ -115,7 +120,7 @@ class Ring:
         with self._lock:
             self._awaited, self._grace = seq, 0
 
-    def _trim(self) -> None:
+    def _trim(self, room: int) -> None:
         entries = self._entries
         if self._grace:
             self._grace -= 1
@@ -125,7 +130,7 @@ class Ring:
         # Two for the one that came: thousands at once would be felt.
         for _ in range(2):
             kept = awaited is not None and entries[0].seq > awaited and len(entries) <= AWAITING_MOST * self.size
-            if kept or len(entries) <= self.size:
+            if kept or len(entries) <= room:
                 break
             entries.popleft()
 

@@ -1,5 +1,6 @@
 """When the engine should make a keyframe."""
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -29,11 +30,13 @@ class KeyframeSchedule:
         self._wanted = False
         self._last = self._clock()
 
-    def due(self) -> bool:
-        return self.seconds_left() <= 0
+    def due(self, asked_only: bool = False) -> bool:
+        """``asked_only``: nobody is there who may come without asking."""
+        return self.seconds_left(asked_only) <= 0
 
-    def seconds_left(self) -> float:
+    def seconds_left(self, asked_only: bool = False) -> float:
         """Seconds until one is due; 0 or less when it is."""
         if self._last is None:
             return 0.0
-        return self._last + (min(SPACING, self._every) if self._wanted else self._every) - self._clock()
+        every = math.inf if asked_only else self._every
+        return self._last + (min(SPACING, every) if self._wanted else every) - self._clock()

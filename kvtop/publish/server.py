@@ -14,6 +14,7 @@ from kvtop.protocol.hello import Hello
 from kvtop.publish.controller import Controller
 from kvtop.publish.cursor import Cursor
 from kvtop.publish.dispatch import CommandQueue
+from kvtop.publish.flight import FlightLimits, FlightRecorder
 from kvtop.publish.merged_lines import MergedLines
 from kvtop.publish.peer import Peer, PeerGone
 from kvtop.publish.ring import Ring
@@ -45,6 +46,7 @@ class Server:
         commands: CommandQueue,
         waker: Waker,
         want_keyframe: Callable[[], None],
+        flight: FlightLimits | None = None,
     ) -> None:
         self._observe = observe
         self._control = control
@@ -54,12 +56,17 @@ class Server:
         self._waker = waker
         self._want_keyframe = want_keyframe
         self._lines = MergedLines()
+        self.flight: FlightRecorder | None = None
+        """The flight recorder, where there is one."""
+        if flight is not None and flight.on:
+            self.flight = FlightRecorder(flight, hello, ring, self._lines, want_keyframe)
         self._viewers: set[Viewer] = set()
         self._controllers: set[Controller] = set()
         self._selector = selectors.DefaultSelector()
         self._accept_at = 0.0
         self._accepting = False
         self._goodbye: str | None = None
+        self._flight_failed = False
         self._thread = threading.Thread(target=self._run, name="kvtop-publish", daemon=True)
 
     @property
@@ -115,8 +122,20 @@ class Server:
         last = self._ring.last_seq
         for viewer in list(self._viewers):
             self._guard(viewer, lambda peer: self._serve_viewer(peer, now, last))
+        if self.flight is not None:
+            self._record(self.flight, now, last)
         for peer in self._peers():
             self._watch(peer, now)
+
+    def _record(self, flight: FlightRecorder, now: float, last: int | None) -> None:
+        """A fault of the recorder ends it and nothing else; what it has recorded can still be written."""
+        if self._flight_failed:
+            return
+        try:
+            flight.serve(now, last)
+        except Exception:
+            self._flight_failed = True
+            _LOG.exception("kvtop: the flight recorder has stopped because of an internal error")
 
     def _time_to_sleep(self) -> float:
         """Seconds until somebody is due. Arms the waker when a viewer is waiting for news from the engine."""
@@ -125,8 +144,11 @@ class Server:
         if not self._accepting:
             times.append(self._accept_at)
         # Armed before looking: news that come after the look find it armed.
-        self._waker.armed = bool(self._viewers)
-        waiting = False
+        flight = None if self._flight_failed else self.flight
+        self._waker.armed = bool(self._viewers) or flight is not None
+        waiting = flight is not None and flight.waits
+        if flight is not None and (at := flight.due_at()) is not None:
+            times.append(at)
         for viewer in self._viewers:
             at = viewer.due_at()
             if at is not None:
@@ -221,6 +243,8 @@ class Server:
     def rehello(self, hello: Hello) -> None:
         """Greet new peers with this. Safe from any thread: one reference is replaced."""
         self._hello = encode(hello)
+        if self.flight is not None:
+            self.flight.rehello(hello)
 
     def _welcome_viewer(self, sock: socket.socket) -> None:
         if len(self._viewers) >= MAX_VIEWERS:

@@ -4,6 +4,7 @@ from kvtop.record.chunk import ChunkError, NewerFormat, Packed
 from kvtop.record.clock import RecordedClock
 from kvtop.record.playback import Playback
 from kvtop.record.reader import Recording, RecordingError
+from kvtop.record.redact import without_text
 from kvtop.record.ring import Ring, RingTape, TemporaryFiles
 from kvtop.record.sink import FileSink, Sink
 from kvtop.record.summary import Notable, Summary
@@ -32,4 +33,5 @@ __all__ = [
     "Tape",
     "TemporaryFiles",
     "Writer",
+    "without_text",
 ]

@@ -125,6 +125,10 @@ class Writer:
         elif self._recording:
             self._put(line, frame)
 
+    def rehello(self, line: bytes, hello: Hello) -> None:
+        """What the engine says of itself from now on; nothing is missing for it."""
+        self._hello = (line if line.endswith(b"\n") else line + b"\n", hello)
+
     def interrupted(self, reason: str) -> None:
         """Lines are missing from here on: the connection was lost, or they came too fast. Goes on with a keyframe."""
         if self._recording and self._seq is not None:

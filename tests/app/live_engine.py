@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import TypeVar
 
-from engine.core import Engine
+from engine.core import Engine, Step
 from engine.memory.groups import KVGroups
 from engine.memory.pool import BlockPool
 from engine.policies.policy_set import PolicySet
@@ -114,14 +114,18 @@ class LiveEngine:
 
     def step(self, only_time: bool = False) -> IterationFrame:
         """One iteration; ``only_time``: the clock advances and nothing else changes."""
-        self.clock.now += STEP_S
-        step = None
-        if not only_time:
-            if not self.scheduler.paused and not self._idle and self._random.random() < self.arrivals:
-                self.arrive()
-            step = self.engine.step()
+        if only_time:
+            self.clock.now += STEP_S
+        step = None if only_time else self.turn()
         self.telemetry.frame_ms = 0.2  # The one thing that a real clock would tell.
         return _sent(self.telemetry.frame(step), IterationFrame)
+
+    def turn(self) -> Step | None:
+        """One iteration that nothing is told of yet."""
+        self.clock.now += STEP_S
+        if not self.scheduler.paused and not self._idle and self._random.random() < self.arrivals:
+            self.arrive()
+        return self.engine.step()
 
     # --- what a test does to it ---
 

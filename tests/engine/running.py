@@ -13,7 +13,7 @@ from engine.serving.server import Server
 from engine.serving.telemetry import Telemetry
 from engine.workload.arrivals import Arrival
 from kvtop.protocol import AnyCommand, Event, ModelFacts, Reply
-from kvtop.publish import Publisher
+from kvtop.publish import FlightLimits, Publisher
 from kvtop.sources.control import ControlClient
 from tests.engine.fake_model import FakeRunner, make_engine
 
@@ -36,7 +36,7 @@ def _arrivals() -> Iterator[Arrival]:
 class RunningEngine:
     """A served engine and its controller."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, flight: FlightLimits | None = None) -> None:
         self.engine: Engine
         self.engine, _ = make_engine(blocks=40, block_size=4, max_running=8, token_budget=64)
         self.engine.clock = time.monotonic
@@ -62,6 +62,7 @@ class RunningEngine:
                 exposes_text=False,
             ),
             folder,
+            flight=flight,
         )
         self.server = Server(
             self.engine, self.telemetry, self.publisher, arrivals=_arrivals(), queue_limit=6, ledger_every=5

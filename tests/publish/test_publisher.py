@@ -48,12 +48,12 @@ def test_publishing_works_before_start_and_after_stop(folder: Path) -> None:
     assert publisher.commands() == []
 
 
-def test_it_brings_nothing_into_an_engine_but_the_protocol() -> None:
+def test_it_brings_nothing_into_an_engine_but_the_protocol_and_recordings() -> None:
     program = (
         "import sys, kvtop.publish\n"
         "unwanted = {'torch', 'numpy', 'textual', 'rich', 'engine', 'panels', 'asyncio', 'httpx'}\n"
         "print(sorted(unwanted & set(sys.modules)), [m for m in sys.modules if m.startswith('kvtop.') "
-        "and not m.startswith(('kvtop.protocol', 'kvtop.publish'))])\n"
+        "and not m.startswith(('kvtop.protocol', 'kvtop.publish', 'kvtop.record'))])\n"
     )
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)

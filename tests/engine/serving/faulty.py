@@ -42,6 +42,8 @@ class Kept:
     """The publisher's part of the serving loop, without sockets; every frame goes through its text form."""
 
     watched = True
+    recorded = False
+    flight = None
 
     def __init__(self) -> None:
         self.hello: Any = type("Hello", (), {"engine": type("Engine", (), {"run": "r"})})

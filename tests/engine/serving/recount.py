@@ -109,6 +109,8 @@ class Desk:
     """The publisher's part of the serving loop. Every frame is looked at as it comes, as a viewer would get it."""
 
     watched = True
+    recorded = False
+    flight = None
 
     def __init__(self, look: Callable[[IterationFrame], None]) -> None:
         self.hello = Hello(

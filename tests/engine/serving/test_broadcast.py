@@ -22,6 +22,8 @@ class Door:
         self.passed_over: list[int] = []
         self.keyframes: list[int] = []
 
+    recorded = False
+
     @property
     def watched(self) -> bool:
         return next(self._looks, True)

@@ -194,6 +194,8 @@ class Kept:
     """The publisher's part of the serving loop, without sockets."""
 
     watched = True
+    recorded = False
+    flight = None
 
     def __init__(self) -> None:
         self.hello = Mock()
