@@ -83,6 +83,12 @@ def _head_of(start: bytes) -> tuple[int, int, bytes, int, int, int, int, int, in
     return _HEAD.unpack_from(start)
 
 
+def may_begin(start: bytes) -> bool:
+    """Whether ``start``, fewer than `HEAD_BYTES`, can be the beginning of a chunk."""
+    magic = start[MAGIC_AT : MAGIC_AT + len(MAGIC)]
+    return SKIPPABLE.to_bytes(4, "little").startswith(start[:4]) and MAGIC.startswith(magic)
+
+
 def head_bytes(start: bytes) -> int:
     """Bytes of the header and summary that begin with ``start`` (`HEAD_BYTES` or more). Raises `ChunkError`."""
     skippable, behind, magic, _, _, _, _, _, told, _ = _head_of(start)

@@ -5,7 +5,18 @@ from pathlib import Path
 
 from kvtop.protocol.base import ProtocolError
 from kvtop.protocol.codec import check_version
-from kvtop.record.chunk import HEAD_BYTES, MAGIC, MAGIC_AT, ChunkError, Head, NewerFormat, head_bytes, read_head, unpack
+from kvtop.record.chunk import (
+    HEAD_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    ChunkError,
+    Head,
+    NewerFormat,
+    head_bytes,
+    may_begin,
+    read_head,
+    unpack,
+)
 from kvtop.record.tape import Damage, Indexed, Tape
 
 READ_BYTES = 4096
@@ -102,6 +113,8 @@ class Recording(Tape):
         """The header there; None where the file ends in it. Raises `ChunkError` where there is none, `RecordingError`."""
         start = self._bytes(at, READ_BYTES)
         if len(start) < HEAD_BYTES:
+            if not may_begin(start):
+                raise ChunkError("no chunk begins here")
             return None
         size = head_bytes(start)
         if size > len(start):

@@ -37,6 +37,8 @@ HOSTILE: dict[str, tuple[str, ...]] = {
     "--warn-stall": ("", "x", "-1", "nan", "inf", "1e400"),
     "--warn-paused": ("", "x", "-1", "nan", "inf", "1e400"),
     "--warn-head": ("", "x", "-1", "nan", "inf", "1e400"),
+    "--flight-minutes": ("", "x", "-1", "nan", "inf", "1441"),
+    "--flight-mib": ("", "x", "-1", "nan", "inf", "1e6"),
     "--model": ("",),
     "--name": ("", ".", "../x", "a/b", "a b", "a\nb", "x.ctl", "n" * 65, "é"),
     "--disk-path": ("/tmp/kv",),  # of no tier
