@@ -21,6 +21,9 @@ from panels.zoom import ZOOMS, fitting
 
 _BLANK = Row("", b"")
 
+FULL_DETAIL = 6
+"""Rows about a block, and about who holds the most, where the map fills the screen."""
+
 
 def frame_rows(height: int) -> int:
     """Rows of the panel that are not map, on a terminal of ``height``: its title, and one or two about a block."""
@@ -62,7 +65,7 @@ class BlockMapPanel(TitledPanel):
     @property
     def detail_height(self) -> int:
         """Rows below the map: about the block under the cursor, or about who holds the most."""
-        return frame_rows(self.app.size.height) - 1
+        return FULL_DETAIL if self.full else frame_rows(self.app.size.height) - 1
 
     @property
     def map_height(self) -> int:
@@ -157,6 +160,8 @@ class BlockMapPanel(TitledPanel):
                 cell = self.map.blocks_at(*self.map.cell_of(cursor))
             if height > 1:
                 self._below = block_detail_rows(state, cursor, width, self.now, self.glyphs, cell=cell)
+                if self.full:
+                    self._below += holder_rows(state, width, height - len(self._below), self.glyphs)
             else:
                 self._below = [block_line_row(state, cursor, width, self.now, self.glyphs, cell=cell)]
         else:

@@ -28,7 +28,7 @@ class EventsPanel(TitledPanel):
     NUMBERS = EVENTS
     COLUMN = "right"
     ACTIONS = (
-        Action("follow", ("f",), "f", "follow: stay at the newest event", "follow"),
+        Action("follow", ("F",), "F", "follow: stay at the newest event", "follow"),
         Action(
             "kinds",
             ("v",),

@@ -13,6 +13,9 @@ WIDE = 120
 ROOM_FOR_ALL = 36
 """Rows of a terminal from which on a panel that may stand in another's place has one of its own."""
 
+ROOMY = 30
+"""Rows of a terminal from which on the capacity bar has a row of its own."""
+
 Column = Literal["left", "right"]
 
 
@@ -94,18 +97,27 @@ def _stack(x: int, y: int, width: int, rows: Mapping[str, int]) -> dict[str, Are
 
 
 def plan(
-    width: int, height: int, tiles: Sequence[Tile], content: Mapping[str, int] | None = None, asked: str = ""
+    width: int,
+    height: int,
+    tiles: Sequence[Tile],
+    content: Mapping[str, int] | None = None,
+    asked: str = "",
+    full: str = "",
 ) -> dict[str, Area]:
     """The area of every panel that has a place, by id; the frame's are header, capacity, footer and divider.
 
-    ``content`` and ``asked``: see `Room`; "header" of ``content`` is what the header would like, 3 by default.
+    ``content`` and ``asked``: see `Room`; "header" of ``content`` is what the header would like, 3 by default. ``full``:
+    the panel that has all but the header's first line, its warning and the footer.
     Raises ValueError below `MIN_WIDTH` x `MIN_HEIGHT`.
     """
     if too_small(width, height):
         raise ValueError(f"needs {MIN_WIDTH}x{MIN_HEIGHT}, this is {width}x{height}")
     content = content or {}
+    if full:
+        top = 2 if content.get("header", 3) > 3 else 1
+        return _stack(0, 0, width, {"header": top, full: height - top - 1, "footer": 1})
     top = 2 if height < 20 else content.get("header", 3)
-    bar = 1 if height < 20 else 2
+    bar = 1 if height < 20 else 2 if height < ROOMY else 3
     areas = _stack(0, 0, width, {"header": top, "capacity": bar})
     areas["footer"] = Area(0, height - 1, width, 1)
     y, rest = top + bar, height - top - bar - 1

@@ -78,6 +78,10 @@ class Hint(Message):
         self.text = text
 
 
+class LeaveFull(Message):
+    """Esc had nothing to do in a panel that fills the screen."""
+
+
 class Panel(CellPanel):
     """A panel of an engine's screen (`panels.registry`).
 
@@ -107,6 +111,8 @@ class Panel(CellPanel):
         self.glyphs = glyphs
         self.actions: Actions = self.ACTIONS
         """The same with the keys that a keymap gives them."""
+        self.full = False
+        """Whether it fills the screen: then it shows more."""
         self._tick: Tick | None = None
 
     def update(self, tick: Tick) -> None:

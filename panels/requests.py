@@ -17,6 +17,7 @@ from kvtop.views.filter_line import hint_row, mistake_row
 from kvtop.views.format import short
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.numbers import REQUESTS
+from kvtop.views.request_detail import request_detail_rows
 from kvtop.views.request_filter import EVERYTHING, FilterError, parse, while_typed
 from kvtop.views.requests import (
     RequestsView,
@@ -29,10 +30,13 @@ from kvtop.views.requests import (
 )
 from kvtop.views.rows import Row
 from panels.layout import Need, Room
-from panels.panel import TitledPanel
+from panels.panel import LeaveFull, TitledPanel
 from panels.text_input import TextInput
 
 LONGEST_FILTER = 256
+DETAIL_ROWS = 5
+"""Of the selected request, where the panel fills the screen."""
+
 _FILTER_TITLE = "requests: filter"
 _FILTER_AT = 20
 """The column in which the field begins."""
@@ -104,13 +108,28 @@ class RequestsPanel(TitledPanel):
     def need(room: Room) -> Need:
         return Need(5, room.rest, 3.0) if room.wide else Need(4, room.rest, 6.0)
 
+    @property
+    def table_height(self) -> int:
+        """Rows of the table, its column titles included; where the panel fills the screen, all is told of one below it."""
+        return max(1, self.body_height - DETAIL_ROWS) if self.full else self.body_height
+
     def compose_rows(self) -> list[Row]:
-        width, height = self.size.width, self.body_height
+        width, height = self.size.width, self.table_height
         if self.filter.display:
             rows = request_rows(self.state, self.view, width, max(0, height - 1), self.now, self.glyphs)
-            return self.framed(_FILTER_TITLE, [*self.glyphs.rows([self._filter_row(width)]), *rows])
+            rows = [*self.glyphs.rows([self._filter_row(width)]), *rows]
+            return self.framed(_FILTER_TITLE, [*rows, *self._detail_rows(width)])
         rows = request_rows(self.state, self.view, width, height, self.now, self.glyphs)
+        rows += self._detail_rows(width)
         return self.framed(requests_title(self.state, self.view), rows)
+
+    def _detail_rows(self, width: int) -> list[Row]:
+        """All of the selected request, where the panel fills the screen."""
+        if not self.full:
+            return []
+        selected = self.view.selected
+        row = None if selected is None else self.state.request(selected)
+        return request_detail_rows(self.state, row, width, DETAIL_ROWS, self.now, self.glyphs)
 
     def _filter_row(self, width: int) -> Row:
         field, mistake = self.filter, self._mistake
@@ -129,7 +148,7 @@ class RequestsPanel(TitledPanel):
 
     def _move(self, by: int) -> None:
         before = self.view.selected
-        move_selection(self.state, self.view, by, self.body_height, self.now)
+        move_selection(self.state, self.view, by, self.table_height, self.now)
         self.draw()
         if self.view.selected != before or by == 0:
             self.post_message(self.Selected(self.view.selected))
@@ -138,7 +157,7 @@ class RequestsPanel(TitledPanel):
 
     def _end_reached(self, by: int) -> str:
         if self.view.selected is None:
-            return why_not_in_sight(self.state, self.view, self.body_height, self.now, self.key) or ""
+            return why_not_in_sight(self.state, self.view, self.table_height, self.now, self.key) or ""
         return f"this is the {'last' if by > 0 else 'first'} request"
 
     # --- the filter ---
@@ -191,7 +210,7 @@ class RequestsPanel(TitledPanel):
         self.draw()
 
     def on_click(self, event: events.Click) -> None:
-        num = row_at(self.state, self.view, event.y - 1, self.body_height, self.now)
+        num = row_at(self.state, self.view, event.y - 1, self.table_height, self.now)
         if num is not None:
             self.select(num)
 
@@ -204,10 +223,10 @@ class RequestsPanel(TitledPanel):
         self._move(-1)
 
     def action_page_down(self) -> None:
-        self._move(max(1, self.body_height - 2))
+        self._move(max(1, self.table_height - 2))
 
     def action_page_up(self) -> None:
-        self._move(-max(1, self.body_height - 2))
+        self._move(-max(1, self.table_height - 2))
 
     def _go_to(self, place: int) -> None:
         rows = found(self.state, self.view, self.now).rows(place, 1)
@@ -253,13 +272,15 @@ class RequestsPanel(TitledPanel):
             self.view.selected = None
             self.hint("nothing is selected any more")
             self.post_message(self.Selected(None))
+        elif self.full:
+            self.post_message(LeaveFull())
         else:
             self.hint("there is no filter to clear, and nothing is selected")
         self.draw()
 
     def _want(self, what: str) -> None:
         """Wants it for the request that one sees selected, and for no other."""
-        reason = why_not_in_sight(self.state, self.view, self.body_height, self.now, self.key)
+        reason = why_not_in_sight(self.state, self.view, self.table_height, self.now, self.key)
         if reason is not None:
             self.notify(reason, severity="warning", markup=False)
         elif self.view.selected is not None:

@@ -11,6 +11,7 @@ from kvtop.state import EngineState
 from kvtop.views.glyphs import Glyphs
 from panels.divider import DividerPanel
 from panels.footer import FooterPanel
+from panels.header import HeaderPanel
 from panels.layout import WIDE, plan, too_small
 from panels.panel import Panel, Tick, TitledPanel
 from panels.registry import PANELS
@@ -32,6 +33,8 @@ class Dashboard(Container):
         self._content: dict[str, int] = {}
         self._blocks = 0
         self._asked = ""
+        self.full = ""
+        """The panel that fills the screen; empty: all have their places."""
         super().__init__(*self._placed.values(), self._too_small, id="dashboard")
 
     def panel(self, kind: type[AnyPanel]) -> AnyPanel:
@@ -52,15 +55,16 @@ class Dashboard(Container):
         width, height = size
         small = too_small(width, height)
         self.set_class(not small, "fits")
-        self.set_class(width >= WIDE, "wide")
+        self.set_class(width >= WIDE and not self.full, "wide")
         titled = [panel for panel in self.panels.values() if isinstance(panel, TitledPanel)]
         if small:
             areas = {}
             self._too_small.update(width, height)
         else:
-            areas = plan(width, height, [panel.tile for panel in titled], self._content, self._asked)
-        for panel in titled:
-            panel.display = panel.ID in areas
+            areas = plan(width, height, [panel.tile for panel in titled], self._content, self._asked, self.full)
+        for panel in self.panels.values():
+            if panel.ID != HeaderPanel.ID:
+                panel.display = panel.ID in areas
         for name, area in areas.items():
             placed = self._placed[name]
             placed.styles.offset = (area.x, area.y)
@@ -69,6 +73,13 @@ class Dashboard(Container):
     def ask_for(self, name: str) -> None:
         """Finds room for that panel, where there is not enough for all."""
         self._asked = name
+        self.place(self.app.size)
+
+    def fill(self, name: str) -> None:
+        """That panel fills the screen from now on; with an empty name each has its place again."""
+        self.full = name
+        for panel in self.panels.values():
+            panel.full = name == panel.ID
         self.place(self.app.size)
 
     def follow(self, state: EngineState) -> None:

@@ -48,7 +48,7 @@ from panels.dialogs.help_text import help_rows
 from panels.dialogs.moment_screen import MomentScreen
 from panels.dialogs.pager import PAGER, Content, PagerScreen
 from panels.dialogs.policy_screen import PolicyScreen
-from panels.panel import Hint, Panel, Tick, TitledPanel
+from panels.panel import Hint, LeaveFull, Panel, Tick, TitledPanel
 from panels.requests import RequestsPanel
 
 DIALOG_FPS = 4.0
@@ -104,7 +104,9 @@ class EngineScreen(TimeKeys, Screen[None]):
         self._news, self._texts_drawn = False, float("-inf")
         self._warned = ""
         self._heard = now()
-        self._last_focus = RequestsPanel.ID
+        self._last_focus = self._overview_focus = RequestsPanel.ID
+        self._asked_for = ""
+        """The panel whose digit was pressed, as long as it has the focus: its digit again fills the screen with it."""
         self._dialog: Dialog | None = None
         self._run = feed.shown.run
         self.dashboard = Dashboard(feed.shown, keymap, glyphs)
@@ -249,6 +251,8 @@ class EngineScreen(TimeKeys, Screen[None]):
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         if isinstance(event.widget, TitledPanel):
             self._last_focus = event.widget.ID
+            if self._asked_for != event.widget.ID:
+                self._asked_for = ""
             self._notes.focus_moved()
             self._name_keys()
 
@@ -266,16 +270,23 @@ class EngineScreen(TimeKeys, Screen[None]):
         self.requests.view.filter = EVERYTHING
         self.requests.select(message.num)
         # At once: the next keys are meant for it.
-        self.set_focus(self.requests)
+        self._go_to(self.requests)
 
     def on_requests_panel_selected(self, _message: RequestsPanel.Selected) -> None:
         self._mark_selected()
+
+    def on_leave_full(self, _message: LeaveFull) -> None:
+        self.action_overview()
 
     def on_hint(self, message: Hint) -> None:
         self.hint(message.text)
 
     def on_key(self, event: events.Key) -> None:
-        if event.key not in self.active_bindings:
+        if event.key in self.active_bindings:
+            return
+        if event.key == "escape" and self.dashboard.full:
+            self.action_overview()
+        else:
             self.hint(
                 f"{shown(event.key)} does nothing here; {self.keymap.key(EVERYWHERE_NAME, 'help')} shows what keys do"
             )
@@ -369,12 +380,42 @@ class EngineScreen(TimeKeys, Screen[None]):
         reason = panel.absence(self.feed.live)
         if reason is not None:
             self.say(reason, "warning")
-            return
-        if panel.has_focus:
-            self.hint(f"the keys go to the {panel.NAME} already")
-        if not panel.display:
-            self.dashboard.ask_for(name)
+        elif panel.has_focus and (self._asked_for == name or self.dashboard.full):
+            self.action_full()
+        else:
+            if panel.has_focus:
+                self.hint(f"the keys go to the {panel.NAME} already; once more, and it fills the screen")
+            self._asked_for = name
+            self._go_to(panel)
+
+    def _go_to(self, panel: Panel) -> None:
+        """Gives it the focus, and a place: all of the screen where another had that, or where there is no other."""
+        if not self.dashboard.full and not panel.display:
+            self.dashboard.ask_for(panel.ID)
+        if self.dashboard.full or not panel.display:
+            self._fill(panel.ID)
         self.set_focus(panel)
+
+    def _fill(self, name: str) -> None:
+        if not self.dashboard.full:
+            self._overview_focus = self._last_focus
+        self.dashboard.fill(name)
+
+    def action_full(self) -> None:
+        if self.dashboard.full:
+            self.action_overview()
+        elif isinstance(self.focused, TitledPanel):
+            self._fill(self.focused.ID)
+
+    def action_overview(self) -> None:
+        if not self.dashboard.full:
+            self.hint("this is the overview already")
+            return
+        panel = self.panels[self.dashboard.full]
+        self.dashboard.fill("")
+        self._redraw_all()
+        if not panel.display:
+            self.set_focus(self.panels[self._overview_focus])
 
     async def do(self, place: str, action: Action) -> None:
         """Does what a key of the section ``place`` would, as if its panel had the focus."""
@@ -383,7 +424,7 @@ class EngineScreen(TimeKeys, Screen[None]):
             if (reason := panel.absence(self.feed.live)) is not None:
                 self.say(reason, "warning")
                 return
-            self.action_focus_panel(panel.ID)
+            self._go_to(panel)
         own: DOMNode = self if action.name in {own.name for own in SCREEN_ACTIONS} else self.app
         await self.app.run_action(action.name, panel or own)
 
@@ -397,7 +438,7 @@ class EngineScreen(TimeKeys, Screen[None]):
             self.say(no_lower_tiers(self.feed.live) or "", "warning")
 
     def action_filter(self) -> None:
-        self.set_focus(self.requests)
+        self._go_to(self.requests)
         self.requests.start_filter()
 
     def action_pause_view(self) -> None:

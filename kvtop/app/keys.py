@@ -23,6 +23,9 @@ EVERYWHERE: tuple[Action, ...] = (
     Action("command_palette", ("colon", "ctrl+p"), ": ctrl+p", "list every action with its key, and do one"),
     Action("policy", ("P",), "P", "policies: what is set, what a change would do, change it", footer="policy"),
     Action(
+        "full", ("f",), "f", "let the panel fill the screen, and back; so does its digit again; Esc leaves too", "full"
+    ),
+    Action(
         "pause_view",
         ("p", "space"),
         "p Space",
@@ -38,6 +41,7 @@ EVERYWHERE: tuple[Action, ...] = (
     Action("pause_engine", ("E",), "E", "pause or resume the engine (asks first)"),
     Action("reset_cache", ("R",), "R", "make the prefix cache forget everything (asks first)"),
     Action("compact", ("C",), "C", "compact the pool: move blocks together (asks first)"),
+    Action("overview", ("0",), "0", "the overview: all panels in their places"),
     *_GO_TO,
     *(replace(action, footer="") for action in TIME),  # the footer has them while the past is shown
     Action("next_tier", ("t",), "t", "show the next tier on the map: device, host, disk"),

@@ -5,6 +5,7 @@ Frames come from outside. Whatever cannot be true (a block beyond the pool, a ne
 """
 
 from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -34,9 +35,11 @@ from kvtop.state.block_arrays import MAX_BLOCKS, BlockArrays
 from kvtop.state.changes import Changes, LogEntry, Marker
 from kvtop.state.engine_clock import EngineClock, Jump
 from kvtop.state.event_log import EventLog
+from kvtop.state.history import LATEST, PARTS, History, Reading, Values
 from kvtop.state.latency_samples import sample_change, sample_known
 from kvtop.state.percentiles import Latencies
 from kvtop.state.rates import Rates
+from kvtop.state.reading import reading
 from kvtop.state.request_row import MAX_NUMBER, RequestRow
 from kvtop.state.request_table import RequestTable
 from kvtop.state.tiers import known_levels, tier_spans, tier_totals
@@ -63,6 +66,8 @@ class Timing(NamedTuple):
     mono: float
     iterations: int
     durations: Durations
+    batch: Batch | None = None
+    """Its tokens are sums too."""
 
 
 class EngineState:
@@ -103,6 +108,8 @@ class EngineState:
         self.rates = Rates()
         self.tiers: tuple[TierLevel, ...] = ()
         self.tier_rates = Rates(None)
+        self.history = History()
+        self._spent = dict.fromkeys(PARTS, 0.0)
         self.ttft = Latencies()
         self.tpot = Latencies()
         self.bad_facts = 0
@@ -196,6 +203,7 @@ class EngineState:
             self.hello = self.hello.model_copy(update={"geometry": geometry})
 
     def _keyframe(self, frame: Keyframe, now: float) -> Changes:
+        before, joined, still = self._reading(), not self.resync, self.stands_still
         marks = self._clock(frame.seq, frame.iteration, frame.wall, frame.mono, now)
         self.resync = False
         self.policy, self.policy_id, self.status = frame.policy, frame.policy_id, self._dated(frame.status)
@@ -216,6 +224,9 @@ class EngineState:
                 if row is not None:
                     sample_known(self.ttft, self.tpot, None if known is None else known.get(row.num), row)
         events = self.events.receive(frame.events)
+        after = self._reading()
+        assert after is not None
+        self.history.add(before, after, still=still, joined=joined)
         return Changes(full=True, events=[*marks, *events], policy=True, numbers=True)
 
     def _all_blocks(self, frame: Keyframe) -> None:
@@ -251,9 +262,14 @@ class EngineState:
             self.resync = True
             self._complain(f"frames {self.seq + 1} to {frame.seq - frame.merged} never came")
             return Changes(events=events, link=True)
-        before = self.iteration or 0
+        iterations = max(0, frame.iteration - (self.iteration or 0))
+        before = self._reading() if self.history.turns(frame.mono) else None
+        still = self.stands_still
         marks = self._clock(frame.seq, frame.iteration, frame.wall, frame.mono, now)
-        self.durations.append(Timing(frame.mono, max(0, frame.iteration - before), frame.durations))
+        self.durations.append(Timing(frame.mono, iterations, frame.durations, frame.batch))
+        for part, milliseconds in frame.durations:
+            if milliseconds:
+                self._spent[part] += milliseconds
         if frame.batch is not None:
             self.batch = frame.batch
             self.batches.append(frame.batch.prefill_requests + frame.batch.decode_requests)
@@ -275,6 +291,8 @@ class EngineState:
                 changes.blocks = np.union1d(changes.blocks, np.array(hashed, dtype=np.int64))
         if self.requests is not None:
             self._change_requests(frame, changes)
+        if before is not None and (after := self._reading(waits=False)) is not None:
+            self.history.add(before, after, still=still, joined=True)
         return changes
 
     def _change_requests(self, frame: IterationFrame, changes: Changes) -> None:
@@ -325,6 +343,8 @@ class EngineState:
             # Nothing counted by the old dates can be compared any more.
             self.rates.clear()
             self.tier_rates.clear()
+            if jump is not None:
+                self.history.jumped(jump.mono)
             self.ttft.clear()
             self.tpot.clear()
             self.durations.clear()
@@ -342,6 +362,30 @@ class EngineState:
         marker = Marker("clock", wall, iteration, "warn", jump.sentence)
         self.events.append(marker)
         return [marker]
+
+    def _reading(self, waits: bool = True) -> Reading | None:
+        """What the history keeps of now; None before the first frame. Without ``waits`` they are left out."""
+        if self.mono is None:
+            return None
+        return reading(
+            self.history.at(self.mono),
+            self.gauges,
+            {**self.counters, **self._spent},
+            counts=self.counts(),
+            waiting=None if self.queue is None else self.queue.total,
+            oldest_wait=self._oldest_wait() if waits else None,
+            lower=[level for level in self.tiers if level.tier != self._device],
+        )
+
+    @property
+    def _device(self) -> str:
+        return next((name for name, _ in self.tier_spans()), "device")
+
+    def _oldest_wait(self) -> float | None:
+        if self.requests is None or self.mono is None:
+            return None
+        # That nobody waits is known, and no wait.
+        return self.requests.longest_wait(self.mono) or 0.0
 
     def _dated(self, status: Status | None) -> Status | None:
         """``status`` by the engine's clock as it goes now."""
@@ -370,6 +414,11 @@ class EngineState:
         return self.status is not None and self.status.state == "paused"
 
     @property
+    def stands_still(self) -> bool:
+        """Whether the engine says that nothing runs, so that what it does not tell of is as it was."""
+        return self.status is not None and self.status.state in ("idle", "paused")
+
+    @property
     def counts_iterations(self) -> bool:
         """Whether the number of the iteration means anything: an engine that exposes none sends 0."""
         return "iterations" in self.counters
@@ -389,6 +438,28 @@ class EngineState:
         if self._frozen is not None:
             return self._frozen
         return self.mono + max(0.0, now - self.arrived)
+
+    def trend_end(self, now: float) -> int | None:
+        """The second that goes on at ``now`` by the history's clock: the end of all trends. None before the first frame."""
+        mono = self.mono_now(now)
+        if mono is None or self.history.edge is None:
+            return None
+        # A frame may be on its way for the second that has just ended.
+        at = self.history.at(mono)
+        return max(self.history.edge, int(at) - 1) if abs(at) < LATEST else self.history.edge
+
+    def trends(self, names: Sequence[str], start: int, stop: int) -> list[Values]:
+        """Those columns of the history from second ``start`` up to ``stop``, which `trend_end` bounds. Seconds in which an
+        engine that says nothing runs was silent are as it left them; others that nothing was heard of are NaN."""
+        found = [self.history.span(name, start, stop) for name in names]
+        edge = self.history.edge
+        if edge is None or stop <= edge or not self.stands_still or (left := self._reading()) is None:
+            return found
+        silent = self.history.unwritten(left, stop)
+        low = max(start, edge)
+        for values, name in zip(found, names, strict=True):
+            values[low - start :] = silent[name][low - edge :]
+        return found
 
     def hold(self, now: float) -> None:
         """Running times stand still at ``now`` until the next frame."""

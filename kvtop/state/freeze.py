@@ -22,5 +22,6 @@ def frozen(state: EngineState, now: float) -> EngineState:
         still.requests = state.requests.held_still()
     still.rates, still.ttft, still.tpot = copy.deepcopy((state.rates, state.ttft, state.tpot))
     still.tier_rates = copy.deepcopy(state.tier_rates)
+    still.history = state.history.copy()
     still.hold(now)
     return still

@@ -9,6 +9,9 @@ from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.memory import beside, memory_forms
 from kvtop.views.rows import Role, Row, clean
 
+BRIEF_BAR = 12
+"""Cells of a bar that stands beside the numbers."""
+
 
 def capacity_rows(state: EngineState, width: int, glyphs: Glyphs = UNICODE) -> list[Row]:
     """Two rows: the bar by state and the numbers; a share alone where only that is exposed."""
@@ -17,6 +20,35 @@ def capacity_rows(state: EngineState, width: int, glyphs: Glyphs = UNICODE) -> l
         return glyphs.rows(_share_only(state, width, glyphs))
     counts, total = levels
     return glyphs.rows([line(_bar(state, counts, total, width, glyphs), width), _numbers(state, counts, total, width)])
+
+
+def brief_row(state: EngineState, width: int, glyphs: Glyphs = UNICODE) -> Row:
+    """Numbers and bar side by side, for terminals with few rows; where nothing is exposed, that."""
+    cells = BRIEF_BAR
+    levels = _levels(state)
+    if levels is None:
+        if state.gauges.get("kv_usage") is None:
+            return glyphs.rows(_share_only(state, width, glyphs)[:1])[0]
+        bar, numbers = _share_only(state, cells, glyphs)[0], _share_only(state, width - cells - 1, glyphs)[1]
+    else:
+        counts, total = levels
+        bar = line(_bar(state, counts, total, cells, glyphs), cells)
+        numbers = _numbers(state, counts, total, width - cells - 1)
+    return glyphs.rows([Row(f"{numbers.text} {bar.text}", numbers.roles + bytes((Role.TEXT,)) + bar.roles)])[0]
+
+
+def used_span(state: EngineState) -> Span:
+    """``KV used 254/256 99%``, for a row of which that is only the beginning."""
+    levels = _levels(state)
+    usage = state.gauges.get("kv_usage") if levels is None else used(levels[0]) / levels[1]
+    gone = usage if levels is None else taken(levels[0]) / levels[1]
+    counted = "" if levels is None else f"{count(used(levels[0]))}/{count(levels[1])} "
+    return f"KV used {counted}{percent(usage)}", Role.DIM if gone is None else _crowded(gone)
+
+
+def _crowded(gone: float) -> int:
+    """The role of a share that cannot be had, whatever keeps it."""
+    return Role.BAD if gone >= 0.95 else Role.WARN if gone >= 0.8 else Role.STRONG
 
 
 def _levels(state: EngineState) -> tuple[dict[str, int], int] | None:
@@ -61,8 +93,7 @@ def _bar(state: EngineState, counts: dict[str, int], total: int, width: int, gly
 def _numbers(state: EngineState, counts: dict[str, int], total: int, width: int) -> Row:
     held, gone = used(counts), taken(counts)
     share = percent(held / total)
-    # It is crowded where nothing can be had, whatever keeps it.
-    crowded = Role.BAD if gone >= 0.95 * total else Role.WARN if gone >= 0.8 * total else Role.STRONG
+    crowded = _crowded(gone / total)
     parts = [
         part(
             20,

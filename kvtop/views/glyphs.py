@@ -9,7 +9,8 @@ from kvtop.views.rows import Row
 
 @dataclass(frozen=True)
 class Glyphs:
-    """``states`` follow `kvtop.views.block_states.STATES`; ``heat`` goes from oldest to newest. ``plain`` replaces what the set
+    """``states`` follow `kvtop.views.block_states.STATES`; ``heat`` goes from oldest to newest, ``ramp`` from nothing to the
+    most; ``braille``: whether there are its dots. ``plain`` replaces what the set
     lacks, and marks it as one for terminals with nothing but ASCII.
 
     Every glyph is one cell wide. Owners are letters and reference counts digits in every set.
@@ -20,6 +21,8 @@ class Glyphs:
     unknown: str
     heat: str
     cursor: str
+    ramp: str = "._-:=+*#@"
+    braille: bool = False
     solid: str = ""
     chosen: str = ""
     plain: dict[int, int] = field(default_factory=dict)
@@ -43,6 +46,8 @@ UNICODE = Glyphs(
     states="".join(state.glyph for state in STATES),
     unknown=UNKNOWN.glyph,
     heat="▁▂▃▄▅▆▇█",
+    ramp="_▁▂▃▄▅▆▇█",
+    braille=True,
     cursor="▸",
     solid="█",
     chosen="■",

@@ -44,6 +44,12 @@ HEADER = Section(
             "blocks in at least one block table, active and shared; pinned, copying and transfer ones, which nobody else can "
             "have either, are told beside it, and turn it red with them",
         ),
+        Term(
+            "2m KV, queue, tok/s, pre/min",
+            "lines of the last minutes, as many as named: KV used from 0 to 100 % and requests waiting, the most of each step; "
+            "output tokens a second and preemptions a minute, the mean of each. Behind a line stands what its height is; a "
+            "line on the ground is 0, a blank is unknown: not seen, or not exposed",
+        ),
         _blocks("free", "kv_blocks_free"),
         _blocks("cached"),
         _blocks("active"),

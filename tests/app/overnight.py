@@ -35,7 +35,7 @@ STATES = (
     State("requests sorted, one selected", ("2", "j", *"ss")),
     State("a filter that matches nothing", ("slash", "z", "z", "enter"), ("escape",)),
     State("a filter being typed", ("slash", "a"), ("escape",)),
-    State("all events, scrolled back", ("4", "v", "k", "k"), ("v", "f")),
+    State("all events, scrolled back", ("4", "v", "k", "k"), ("v", "F")),
     State("the help", ("question_mark",), ("q",)),
     State("a block table", ("2", "j", "enter"), ("q",)),
     State("the policy dialog", ("P",), ("escape",)),

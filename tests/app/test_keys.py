@@ -71,6 +71,20 @@ async def _pause_view(b: Bench, key: str) -> None:
     assert b.text("events") != events
 
 
+async def _full(b: Bench, key: str) -> None:
+    await b.press("4", key)
+    assert not b.screen.map.display
+    await b.press(key)
+    assert b.screen.map.display
+
+
+async def _overview(b: Bench, key: str) -> None:
+    await b.press("4", "f", key)
+    assert b.screen.map.display
+    await b.press(key)
+    assert "this is the overview already" in b.text("footer")
+
+
 async def _snapshot(b: Bench, key: str) -> None:
     await b.press(key)
     await b.until(lambda: "snapshot kvtop-" in b.text("footer"))
@@ -359,6 +373,8 @@ CHECKS: dict[tuple[str, str], Check] = {
     ("everywhere", "pause_engine"): _pause_engine,
     ("everywhere", "reset_cache"): _reset_cache,
     ("everywhere", "compact"): _compact,
+    ("everywhere", "full"): _full,
+    ("everywhere", "overview"): _overview,
     ("everywhere", "focus_panel('map')"): _goes_to("map"),
     ("everywhere", "focus_panel('requests')"): _goes_to("requests"),
     ("everywhere", "focus_panel('queue')"): _goes_to("queue"),

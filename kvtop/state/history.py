@@ -1,0 +1,160 @@
+"""What an engine did second by second, for as long as half an hour: what trends and comparisons are taken from.
+
+Seconds are those of the engine's monotonic clock, counted on where that clock jumps. What was not seen stays NaN: a gap.
+"""
+
+from math import floor
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kvtop.protocol import Durations
+
+LATEST: Final = 1e12
+"""Seconds: what is dated later is no time of any clock, and left out."""
+
+KEPT: Final = 1800
+"""Seconds kept: with all columns some 170 KB, however long a viewer runs."""
+
+JOIN_S: Final = 2.0
+"""Frames further apart than this that do not join leave a gap between them."""
+
+LEVELS: Final = ("kv_used", "kv_cached", "kv_free", "running", "waiting", "oldest_wait")
+"""As they were at the end of a second. Those of KV are shares of the pool, ``oldest_wait`` is in seconds."""
+
+PARTS: Final = tuple(Durations.model_fields)
+"""Milliseconds of an iteration by part."""
+
+TOTALS: Final = (
+    "iterations",
+    "prefill_tokens",
+    "decode_tokens",
+    "preemptions",
+    "admissions",
+    "finished",
+    "evictions",
+    "prefix_query_tokens",
+    "prefix_hit_tokens",
+    "tier_bytes",
+    *PARTS,
+)
+"""Of these, what came to them in a second. ``tier_bytes``: copied into any tier but the device's, and out of it."""
+
+COLUMNS: Final = (*LEVELS, *TOTALS)
+_PLACE = {name: place for place, name in enumerate(COLUMNS)}
+_FIRST_TOTAL = len(LEVELS)
+
+Values = npt.NDArray[np.float64]
+
+
+class Reading(NamedTuple):
+    """What is known at one time. ``at``: seconds by the history's own clock; NaN in either array: not exposed."""
+
+    at: float
+    levels: Values
+    totals: Values
+
+
+class History:
+    """A ring of seconds.
+
+    Attributes:
+        edge: The number of the second that is going on; those before it have ended. None before the first frame.
+    """
+
+    def __init__(self) -> None:
+        self._ring = np.full((len(COLUMNS), KEPT), np.nan, dtype=np.float32)
+        self._at_edge: Values = np.full(len(TOTALS), np.nan)
+        self._shift = 0.0
+        self.edge: int | None = None
+        self.first: int | None = None
+        """The first second that was seen."""
+
+    def at(self, mono: float) -> float:
+        """The engine's monotonic seconds by this history's clock."""
+        return mono - self._shift
+
+    def jumped(self, seconds: float) -> None:
+        """The engine's monotonic clock has jumped so far: no time has passed."""
+        self._shift += seconds
+
+    def turns(self, mono: float) -> bool:
+        """Whether a second has ended with ``mono``: only then need anything be looked at."""
+        return self.edge is None or self.edge + 1 <= mono - self._shift
+
+    def add(self, before: Reading | None, after: Reading, *, still: bool, joined: bool) -> None:
+        """Writes down the seconds that ended between two readings.
+
+        Args:
+            before: As it was until the frame that was taken over last; None for the first.
+            after: As it is now.
+            still: Nothing ran in between, whatever came last: all of it came at the end.
+            joined: No frame was missed in between.
+        """
+        if not abs(after.at) < LATEST:
+            return
+        if before is None or self.edge is None:
+            self._begin(after)
+            return
+        span = after.at - before.at
+        stop = floor(after.at)
+        if stop <= self.edge:
+            return
+        if bool(np.any(after.totals < before.totals)) or not (joined or span <= JOIN_S):
+            # Fallen totals are those of another count; and what came in a gap, nobody knows the second of.
+            self._write(self.edge, np.full((len(COLUMNS), min(stop - self.edge, KEPT)), np.nan), stop)
+            self._at_edge = np.full(len(TOTALS), np.nan)
+            return
+        first = max(self.edge, stop - KEPT)
+        ends = np.arange(first, stop + 1, dtype=np.float64)
+        passed = np.zeros(len(ends)) if still else np.clip((ends - before.at) / max(span, 1e-9), 0.0, 1.0)
+        totals = before.totals[:, None] + passed * (after.totals - before.totals)[:, None]
+        if first == self.edge:
+            totals[:, 0] = self._at_edge
+        rows = np.empty((len(COLUMNS), stop - first))
+        rows[:_FIRST_TOTAL] = before.levels[:, None]
+        rows[_FIRST_TOTAL:] = np.maximum(np.diff(totals, axis=1), 0.0)
+        self._at_edge = totals[:, -1]
+        self._write(first, rows, stop)
+
+    def _begin(self, after: Reading) -> None:
+        self.edge = self.first = floor(after.at)
+        self._at_edge = np.full(len(TOTALS), np.nan)
+
+    def _write(self, first: int, rows: Values, stop: int) -> None:
+        # Of a longer time, its end.
+        first = max(first, stop - rows.shape[1])
+        self._ring[:, np.arange(first, stop) % KEPT] = rows[:, : stop - first]
+        self.edge = stop
+
+    def span(self, name: str, start: int, stop: int) -> Values:
+        """``float64[stop - start]``: that column from second ``start`` up to ``stop``; NaN where it is not known.
+
+        Raises KeyError for a name that is none of `COLUMNS`.
+        """
+        place, out = _PLACE[name], np.full(max(0, stop - start), np.nan)
+        if self.edge is None or self.first is None:
+            return out
+        low, high = max(start, self.first, self.edge - KEPT), min(stop, self.edge)
+        if low < high:
+            out[low - start : high - start] = self._ring[place, np.arange(low, high) % KEPT]
+        return out
+
+    def unwritten(self, reading: Reading, stop: int) -> dict[str, Values]:
+        """The seconds from `edge` to ``stop`` of an engine that stands still as it is at ``reading``, by column."""
+        assert self.edge is not None
+        length = max(0, stop - self.edge)
+        rows = {name: np.full(length, reading.levels[place]) for place, name in enumerate(LEVELS)}
+        for place, name in enumerate(TOTALS):
+            rows[name] = np.full(length, reading.totals[place] * 0.0)
+            if length:
+                rows[name][0] = max(0.0, reading.totals[place] - self._at_edge[place])
+        return rows
+
+    def copy(self) -> "History":
+        """Another with the same seconds, which later ones do not reach."""
+        twin = History()
+        twin._ring, twin._at_edge, twin._shift = self._ring.copy(), self._at_edge.copy(), self._shift
+        twin.edge, twin.first = self.edge, self.first
+        return twin
