@@ -1,5 +1,6 @@
 """A model with its tokenizer: from a file or folder, or of random weights."""
 
+import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -98,6 +99,7 @@ def load_model(
 
     Raises `engine.model.errors.ModelError` where it is unreadable or asks for what is not built in.
     """
+    as_found = _stamp(path)
     files, tokenizer, form = _from_folder(path) if path.is_dir() else _from_gguf(path)
     family, description = _family(files, form)
     config = _config(files, description, tokenizer)
@@ -109,7 +111,17 @@ def load_model(
     weights = assemble(config, place, description.names)
     if place.left:
         raise ModelError(f"{path}: tensor {min(place.left)} is unknown to this decoder; it would be ignored")
+    if _stamp(path) != as_found:  # what was read may be of two files
+        raise ModelError(f"{path} was written to while it was loaded; start again when that has ended")
     return LoadedModel(config, family.decoder(config, weights), tokenizer, family)
+
+
+def _stamp(path: Path) -> list[tuple[str, int, int]]:
+    """Name, bytes and time of the last change of each file of weights; what is missing is told by those who read it."""
+    found = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
+    with contextlib.suppress(OSError):
+        return [(file.name, (info := file.stat()).st_size, info.st_mtime_ns) for file in found]
+    return []
 
 
 def _from_folder(path: Path) -> tuple[ModelFiles, VocabularyTokenizer, str]:

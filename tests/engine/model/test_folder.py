@@ -94,6 +94,12 @@ def test_narrow_weights_are_widened(folder: Path, dtype: torch.dtype, name: str)
         assert torch.equal(wide.to(dtype).float(), narrow)
 
 
+def test_a_folder_that_is_written_to_while_it_is_loaded_is_refused(folder: Path) -> None:
+    with pytest.raises(ModelError, match=f"{folder} was written to while it was loaded"):
+        load_model(folder, look=lambda *_: os.utime(folder / "model.safetensors", (1, 1)))
+    load_model(folder)
+
+
 def test_a_model_in_hugging_faces_cache_has_its_own_name(folder: Path, tmp_path: Path) -> None:
     there = tmp_path / "models--Some--Model" / "snapshots"
     there.mkdir(parents=True)

@@ -130,6 +130,13 @@ def test_a_torn_model_is_refused(model_file: Path) -> None:
         read_gguf(model_file)
 
 
+def test_a_file_that_is_written_to_while_it_is_loaded_is_refused(model_file: Path) -> None:
+    load_model(model_file)
+    with pytest.raises(ModelError, match=f"{model_file} was written to while it was loaded"):
+        load_model(model_file, look=lambda *_: os.utime(model_file, (1, 1)))
+    load_model(model_file)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"none\.gguf: No such file"):
         read_gguf(tmp_path / "none.gguf")
