@@ -182,6 +182,12 @@ class BlockMapPanel(TitledPanel):
             spaced += [wide, *[_BLANK] * self.zoom.gap_rows]
         return spaced
 
+    def copied(self) -> tuple[str, Sequence[str]]:
+        """What is said of the block under the cursor."""
+        if self.map.cursor is None or not self._below:
+            return super().copied()
+        return f"block {self.map.cursor}", [row.text for row in self._below]
+
     # --- keys and mouse ---
 
     def on_click(self, event: events.Click) -> None:

@@ -183,6 +183,10 @@ class TitledPanel(Panel, can_focus=True):
         title_line = title_row(title, self.size.width, self.has_focus, self.DIGIT, note, role)
         return [*self.glyphs.rows([title_line]), *body]
 
+    def copied(self) -> tuple[str, Sequence[str]]:
+        """What is copied: its name, and its lines."""
+        return f"the {self.NAME} panel", [row.text for row in self.rows]
+
     def draw(self) -> None:
         """Shows the present state; does nothing while the panel has no place on the screen."""
         if self.size.width and self.size.height and self.display:

@@ -1,5 +1,6 @@
 """The table of requests: select, sort, filter, look into, abort, preempt, pin."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -213,6 +214,15 @@ class RequestsPanel(TitledPanel):
         num = row_at(self.state, self.view, event.y - 1, self.table_height, self.now)
         if num is not None:
             self.select(num)
+
+    def copied(self) -> tuple[str, Sequence[str]]:
+        """The id of the request that one sees selected."""
+        if why_not_in_sight(self.state, self.view, self.body_height, self.now, self.key) is None:
+            assert self.view.selected is not None
+            row = self.state.request(self.view.selected)
+            if row is not None and row.id:
+                return "the request's id", [row.id]
+        return super().copied()
 
     # --- keys ---
 

@@ -437,6 +437,13 @@ class EngineScreen(TimeKeys, Screen[None]):
         else:
             self.say(no_lower_tiers(self.feed.live) or "", "warning")
 
+    def action_copy(self) -> None:
+        panel = self.focused if isinstance(self.focused, TitledPanel) else self.panels[self._last_focus]
+        assert isinstance(panel, TitledPanel)
+        what, lines = panel.copied()
+        sent, words = self._app.copy(lines)
+        self.say(f"{what}: {words}", "information" if sent else "warning")
+
     def action_filter(self) -> None:
         self._go_to(self.requests)
         self.requests.start_filter()

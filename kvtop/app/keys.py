@@ -32,7 +32,14 @@ EVERYWHERE: tuple[Action, ...] = (
         "hold the view still, or stop a replay; data keeps coming in",
         footer="hold",
     ),
-    Action("snapshot", ("s",), "s", "write a snapshot (JSON and SVG) into the current folder", footer="snapshot"),
+    Action(
+        "snapshot",
+        ("s",),
+        "s",
+        "write a snapshot (JSON and SVG) into the current folder, or that of the settings",
+        footer="snapshot",
+    ),
+    Action("copy", ("y",), "y", "copy the selected request's id, the block under the cursor, or the panel's text"),
     Action("colour", ("c",), "c", "colour the map by state, owner, recency, sharing", footer="colour"),
     Action(
         "filter", ("slash",), "/", "show only some requests: chat, state:waiting, prompt>4k, wait>5s", footer="filter"

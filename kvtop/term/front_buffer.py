@@ -28,7 +28,7 @@ from textual.screen import Screen
 from textual.theme import Theme as TextualTheme
 from textual.widget import Widget
 
-from kvtop.term import selftest
+from kvtop.term import clipboard, selftest
 from kvtop.term.absorb import absorb
 from kvtop.term.cell_buffer import CellBuffer
 from kvtop.term.contrast import SIXTEEN
@@ -157,6 +157,24 @@ class FrontBufferApp(App[Result], Generic[Result]):
         """Back to the shell until ``fg``."""
         if isinstance(self._driver, TerminalDriver) and not self._driver.suspend_process():
             self.notify("there is no shell here to go back to", severity="warning", markup=False)
+
+    def copy(self, lines: Sequence[str]) -> tuple[bool, str]:
+        """Gives ``lines``, in cells or from outside, to the terminal's clipboard: whether it was sent, and what came of it in
+        words."""
+        text = clipboard.spelled(lines)
+        kept = clipboard.fitting(text)
+        reason = clipboard.why_not(os.environ)
+        if reason is None and (self._suspended or self._queued() >= BACKLOG_LIMIT or self._driver is None):
+            reason = "the terminal does not keep up"
+        if reason is None and not any(kept):
+            reason = "it is too long" if any(text) else "there is nothing to be copied"
+        if reason is not None or self._driver is None:
+            return False, f"not copied: {reason}"
+        self._driver.write(clipboard.sequence("\n".join(kept)))
+        self._driver.flush()
+        part = f", the first {len(kept)} of {len(text)} lines" if len(kept) < len(text) else ""
+        condition = clipboard.condition(os.environ)
+        return True, f"sent to the clipboard{part}" + (f", {condition}" if condition else "")
 
     def paint(self, widget: Widget, lines: Sequence[int], rows: Sequence[Row]) -> bool:
         """Puts ``rows`` on these lines of a widget, without Textual's compositor, which would ask every widget for all of

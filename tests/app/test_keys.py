@@ -360,6 +360,11 @@ def _scrolls_help(before: tuple[str, ...], first: Callable[[int, int], int]) -> 
     return check
 
 
+async def _copy(b: Bench, key: str) -> None:
+    await b.press("2", "g", key)
+    assert b.notes()[-1].startswith("the request's id: ")
+
+
 CHECKS: dict[tuple[str, str], Check] = {
     ("everywhere", "help"): _help,
     ("everywhere", "quit"): _quit,
@@ -367,6 +372,7 @@ CHECKS: dict[tuple[str, str], Check] = {
     ("everywhere", "policy"): _policy,
     ("everywhere", "pause_view"): _pause_view,
     ("everywhere", "snapshot"): _snapshot,
+    ("everywhere", "copy"): _copy,
     ("everywhere", "colour"): _colour,
     ("everywhere", "filter"): _filter,
     ("everywhere", "numbers"): _numbers,
