@@ -15,7 +15,7 @@ from typing import IO, NoReturn
 
 from kvtop import __version__
 from kvtop.commands import bench_options, load_options
-from kvtop.commands.option_types import above_zero, positive
+from kvtop.commands.option_types import above_zero, duration, positive
 from kvtop.commands.settings_options import FILE_VARIABLE, add_settings
 from kvtop.commands.verbs import VERBS
 from kvtop.errors import UserError, one_line
@@ -173,6 +173,43 @@ def _speed(text: str) -> float:
     return speed
 
 
+def _add_record(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    record = commands.add_parser(
+        "record",
+        help="record an engine to a file, without a screen",
+        description="Record what an engine tells its viewers, until it is told to stop (ctrl+c, SIGTERM, SIGHUP) or --for is "
+        "over; an engine that goes and comes again is waited for. Prints the path of each file. Format: docs/recording.md.",
+        epilog="exit codes: 0 recorded, 1 nothing was recorded, or not all of it could be written, 2 wrong usage",
+        allow_abbrev=False,
+    )
+    record.add_argument("target", metavar="NAME|SOCKET", nargs="?", help="default: the only live engine")
+    record.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="file to create, or a folder for files named NAME-DATETIME.kvtop (default: the current folder)",
+    )
+    record.add_argument("--for", dest="seconds", type=duration, metavar="TIME", help="stop after so long: 90s, 10m, 2h")
+    record.add_argument(
+        "--max-mib", type=above_zero, metavar="N", help="in a folder: begin another file at this size (default: 64)"
+    )
+    record.add_argument(
+        "--keep-mib",
+        type=above_zero,
+        metavar="N",
+        help="in a folder: remove this engine's oldest files beyond so much in all",
+    )
+    record.add_argument(
+        "--keep-hours",
+        type=above_zero,
+        metavar="H",
+        help="in a folder: remove this engine's files when they are so old",
+    )
+    record.add_argument(
+        "--with-text", action="store_true", help="prompts and generated text too, where the engine exposes them"
+    )
+
+
 def _add_replay(commands: "argparse._SubParsersAction[_Parser]") -> None:
     replay = commands.add_parser(
         "replay",
@@ -253,6 +290,7 @@ def build_parser() -> argparse.ArgumentParser:
     form.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON document")
 
     _add_ctl(commands)
+    _add_record(commands)
     _add_replay(commands)
     _add_config(commands)
 

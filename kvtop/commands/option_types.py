@@ -41,6 +41,16 @@ def not_below_zero(text: str) -> float:
     return value
 
 
+def duration(text: str) -> float:
+    """``90``, ``90s``, ``10m``, ``2h``, ``1d``, in seconds."""
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+    unit = units.get(text[-1:], 0.0)
+    seconds = _number(text[:-1]) * unit if unit else _number(text)
+    if not 0 < seconds <= MOST:
+        raise argparse.ArgumentTypeError(f"{text} is no time above 0, such as 90s, 10m, 2h or 1d{_too_much(seconds)}")
+    return seconds
+
+
 def span(text: str) -> tuple[int, int]:
     """``64`` or ``16-128``."""
     low, dash, high = text.partition("-")

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import re
 import threading
 import time
 from collections import deque
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kvtop.publish.flight import FlightRecorder
+from kvtop.record.files import is_of, new_file, stamped
 from kvtop.record.sink import FOLDER_MODE
 
 KEPT = 8
@@ -18,8 +18,6 @@ KEPT = 8
 
 SPACING_S = 60.0
 """Seconds in which one file is written of the engine's own accord; a command is always done."""
-
-ENDING = ".kvtop"
 
 _LOG = logging.getLogger(__name__)
 
@@ -118,11 +116,12 @@ class Dumps:
 
     def _write(self, why: str) -> Dumped:
         """Never raises."""
-        path = self.folder / f"{self._name}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(self._wall()))}{ENDING}"
+        path, sizes = self.folder / stamped(self._name, self._wall()), []
         try:
             self.folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-            dumped = self._write_new(why, path)
-            self._retire(dumped.path)
+            path = new_file(self.folder, self._name, self._wall(), lambda free: sizes.append(self._recorder.dump(free)))
+            dumped = Dumped(why, path, sizes[0])
+            self._retire(path)
         except OSError as error:
             dumped = Dumped(why, path, error=f"{error.filename or path}: {error.strerror or error}")
         except Exception as error:
@@ -130,19 +129,9 @@ class Dumps:
         _LOG.warning("kvtop: %s", dumped.sentence)
         return dumped
 
-    def _write_new(self, why: str, path: Path) -> Dumped:
-        for number in range(1, 100):
-            free = path if number == 1 else path.with_name(f"{path.name.removesuffix(ENDING)}-{number}{ENDING}")
-            try:
-                return Dumped(why, free, self._recorder.dump(free))
-            except FileExistsError:
-                continue
-        raise FileExistsError(17, "there are files of that second already", str(path))
-
     def _retire(self, newest: Path) -> None:
         """Removes the oldest files of this engine's name beyond `KEPT`; the newest is never among them."""
-        ours = re.compile(re.escape(self._name) + r"-\d{8}T\d{6}Z(-\d+)?" + re.escape(ENDING))
-        files = [entry for entry in self.folder.iterdir() if ours.fullmatch(entry.name) and entry != newest]
+        files = [entry for entry in self.folder.iterdir() if is_of(self._name, entry.name) and entry != newest]
         files.sort(key=lambda entry: (entry.stat().st_mtime_ns, entry.name))
         for old in files[: max(0, len(files) - (KEPT - 1))]:
             old.unlink(missing_ok=True)

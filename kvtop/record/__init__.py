@@ -2,6 +2,7 @@
 
 from kvtop.record.chunk import ChunkError, NewerFormat, Packed
 from kvtop.record.clock import RecordedClock
+from kvtop.record.files import Keeping, RecordingFiles
 from kvtop.record.playback import Playback
 from kvtop.record.reader import Recording, RecordingError
 from kvtop.record.redact import without_text
@@ -17,6 +18,7 @@ __all__ = [
     "Fact",
     "FileSink",
     "Indexed",
+    "Keeping",
     "NewerFormat",
     "Notable",
     "Packed",
@@ -25,6 +27,7 @@ __all__ = [
     "RecordedClock",
     "Recording",
     "RecordingError",
+    "RecordingFiles",
     "Ring",
     "RingTape",
     "Sink",

@@ -1,6 +1,7 @@
 """Where chunks go: a file that always ends with a whole chunk."""
 
 import contextlib
+import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,6 +37,9 @@ class FileSink:
         self.size = 0
         self._forced = forced
         self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+        with contextlib.suppress(OSError):  # some file systems have no locks
+            # Says to those who remove old recordings that this one is being written.
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def append(self, chunks: Sequence[Packed]) -> None:
         data = b"".join(chunk.blob for chunk in chunks)

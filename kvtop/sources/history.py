@@ -3,11 +3,11 @@
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from kvtop.protocol.codec import AnyFrame
 from kvtop.protocol.frames import Keyframe
-from kvtop.record import Packed, Ring, RingTape, TemporaryFiles, Writer
+from kvtop.record import Packed, Ring, RingTape, Tape, TemporaryFiles, Writer
 from kvtop.record.ring import Kept
 
 MINUTES: Final = 15.0
@@ -19,6 +19,22 @@ ENTRY_S: Final = 20.0
 
 LARGE: Final = 1 << 20
 """Bytes of a keyframe from which on they are asked for as much more seldom as they are larger: to read one takes time."""
+
+
+class Keeper(Protocol):
+    """Keeps what a source's connection says."""
+
+    def take(self, line: bytes, frame: AnyFrame | None) -> None:
+        """A line as it came and what it says; None for a type that this version does not know. Returns at once."""
+
+    def wants_keyframe(self) -> bool:
+        """True once for each time that the engine should be asked for one."""
+
+    def tape(self) -> Tape | None:
+        """What has come up to now, to be looked back on; None where it is kept for others."""
+
+    def close(self) -> None:
+        """Nothing comes any more."""
 
 
 class History:

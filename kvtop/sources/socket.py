@@ -20,7 +20,7 @@ from kvtop.record import Tape
 from kvtop.sources.base import Item, LinkDown, LinkUp, Unusable
 from kvtop.sources.connect import READ_BYTES, ConnectError, first_hello, open_socket
 from kvtop.sources.continuity import Continuity
-from kvtop.sources.history import History
+from kvtop.sources.history import Keeper
 from kvtop.sources.inbox import Inbox
 
 FIRST_RETRY = 0.25
@@ -47,7 +47,7 @@ class SocketSource:
     """
 
     def __init__(
-        self, path: Path, fps: float | None = None, client: str = "kvtop", history: History | None = None
+        self, path: Path, fps: float | None = None, client: str = "kvtop", history: Keeper | None = None
     ) -> None:
         self.path = Path(path)
         self.title = str(path)
@@ -171,7 +171,7 @@ class SocketSource:
 class _Connection:
     """One connection's lines, from its hello on."""
 
-    def __init__(self, sock: socket.socket, hello: bytes, history: History | None) -> None:
+    def __init__(self, sock: socket.socket, hello: bytes, history: Keeper | None) -> None:
         self._sock = sock
         self._history = history
         self._needed = True
