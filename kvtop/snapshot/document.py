@@ -228,6 +228,7 @@ _RENAMED = {
 _NOT_COPIED = {
     "blocks",
     "table",
+    "life",
     "stamp",
     "words",
     "phase_since",

@@ -204,6 +204,7 @@ class EngineState:
 
     def _keyframe(self, frame: Keyframe, now: float) -> Changes:
         before, joined, still = self._reading(), not self.resync, self.stands_still
+        seen = self.mono
         marks = self._clock(frame.seq, frame.iteration, frame.wall, frame.mono, now)
         self.resync = False
         self.policy, self.policy_id, self.status = frame.policy, frame.policy_id, self._dated(frame.status)
@@ -219,10 +220,13 @@ class EngineState:
             self.requests = None
         else:
             known, self.requests = self.requests, RequestTable()
+            self._date_requests(seen, frame.mono)
+            self.requests.former = known
             for change in frame.requests:
                 row = self._change_request(change)
                 if row is not None:
                     sample_known(self.ttft, self.tpot, None if known is None else known.get(row.num), row)
+            self.requests.former = None
         events = self.events.receive(frame.events)
         after = self._reading()
         assert after is not None
@@ -264,7 +268,7 @@ class EngineState:
             return Changes(events=events, link=True)
         iterations = max(0, frame.iteration - (self.iteration or 0))
         before = self._reading() if self.history.turns(frame.mono) else None
-        still = self.stands_still
+        still, seen = self.stands_still, self.mono
         marks = self._clock(frame.seq, frame.iteration, frame.wall, frame.mono, now)
         self.durations.append(Timing(frame.mono, iterations, frame.durations, frame.batch))
         for part, milliseconds in frame.durations:
@@ -290,10 +294,17 @@ class EngineState:
             if hashed:
                 changes.blocks = np.union1d(changes.blocks, np.array(hashed, dtype=np.int64))
         if self.requests is not None:
+            self._date_requests(seen, frame.mono)
             self._change_requests(frame, changes)
         if before is not None and (after := self._reading(waits=False)) is not None:
             self.history.add(before, after, still=still, joined=True)
         return changes
+
+    def _date_requests(self, seen: float | None, at: float) -> None:
+        """``seen``: the date of the frame before, by the clock of then."""
+        assert self.requests is not None
+        self.requests.seen = seen if seen is None or self.jump is None else self._engine_clock.dated(seen)
+        self.requests.at = at
 
     def _change_requests(self, frame: IterationFrame, changes: Changes) -> None:
         assert self.requests is not None

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from kvtop.protocol import RequestChange
+from kvtop.state.lifeline import Times
 
 WAITING_STATES = frozenset({"waiting", "preempted", "swapped", "loading"})
 MAX_TEXT = 65_536
@@ -69,6 +70,7 @@ class RequestRow:
     output_text: str | None = None
     text_ends: list[int] = field(default_factory=list, repr=False)
     table: list[int] = field(default_factory=list)
+    life: bytes = field(default=b"", repr=False)
     stamp: int = field(default=0, repr=False)
     words: str = field(default="", repr=False)
 
@@ -139,6 +141,10 @@ class RequestRow:
         head = self.prompt_text[start:end]
         tail = (self.output_text or "")[max(0, start - cut) : None if end is None else max(0, end - cut)]
         return head + tail
+
+    @property
+    def times(self) -> Times:
+        return Times(self.state, self.phase_since, self.queue_s, self.prefill_s, self.decode_s, self.preemptions)
 
     @property
     def finished(self) -> bool:

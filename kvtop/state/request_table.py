@@ -6,11 +6,15 @@ from collections.abc import Callable, Collection
 
 from kvtop.protocol import RequestChange
 from kvtop.state.journal import Journal
+from kvtop.state.lifeline import Times, grown, moved
 from kvtop.state.ranking import Place, Ranking
 from kvtop.state.request_row import MAX_NUMBER, RequestRow
 from kvtop.state.sharers import Sharers
 
 MAX_REQUESTS = 262_144
+_PHASED = frozenset({"state", "phase_since"})
+"""Fields that `RequestRow.life` goes on with."""
+
 _COUNTED = frozenset({"state", "group", "siblings", "score"})
 """Fields that `RequestTable.states`, `siblings` and `scored` follow from."""
 
@@ -24,6 +28,9 @@ class RequestTable(dict[int, RequestRow]):
         scored: Requests with a score.
         version: Rises with each change.
         journal: Which requests changed with which version.
+        seen, at: The engine's clock at the frame before, when what is known of all requests held, and at the frame whose
+            changes are being applied; None where there is none.
+        former: What was known of them before a keyframe told all anew; their lifelines go on from there.
     """
 
     def __init__(self) -> None:
@@ -32,6 +39,9 @@ class RequestTable(dict[int, RequestRow]):
         self.siblings = self.scored = 0
         self.version = 0
         self.journal = Journal()
+        self.seen: float | None = None
+        self.at: float | None = None
+        self.former: RequestTable | None = None
         self._own: set[int] | None = None
         self._holders = Ranking(_by_blocks)
         self._waits = Ranking(_by_wait, backward=True)
@@ -54,7 +64,12 @@ class RequestTable(dict[int, RequestRow]):
             counted = not _COUNTED.isdisjoint(change.model_fields_set)
             if counted:
                 self._count(row, -1)
+        phased = not _PHASED.isdisjoint(change.model_fields_set)
+        before = self._before(row) if phased else None
         row.apply(change, pool, complain)
+        if phased:
+            at = self.at if self.at is not None else (row.phase_since or 0.0)
+            row.life = grown(row.life, before, row.times, self.seen, at)
         if counted:
             self._count(row, 1)
         self._note(change.num)
@@ -63,8 +78,16 @@ class RequestTable(dict[int, RequestRow]):
     def move_dates(self, seconds: float) -> None:
         """The clock that dates phases has jumped so far: they begin by so much later, and last as long as before."""
         for num, row in list(self.items()):
-            if row.phase_since is not None:
-                self.apply(RequestChange(num=num, phase_since=row.phase_since + seconds), None, lambda _: None)
+            mine = self._mine(row)
+            mine.apply(
+                RequestChange(num=num)
+                if row.phase_since is None
+                else RequestChange(num=num, phase_since=row.phase_since + seconds),
+                None,
+                lambda _: None,
+            )
+            mine.life = moved(mine.life, seconds)
+            self._note(num)
 
     def forget(self, num: int) -> bool:
         """Leaves a request out from now on; False where there is none of that num."""
@@ -102,6 +125,16 @@ class RequestTable(dict[int, RequestRow]):
         return {block: [self[num] for num in nums] for block, nums in self._sharers.of(blocks, self).items()}
 
     # ------------------------------------------------------------------------------------------------------------
+
+    def _before(self, row: RequestRow) -> Times | None:
+        """What was known of a request before this frame; of one that a keyframe tells anew, takes its lifeline over."""
+        if row.state is not None:
+            return row.times
+        known = None if self.former is None else self.former.get(row.num)
+        if known is None:
+            return None
+        row.life = known.life
+        return known.times
 
     def _mine(self, row: RequestRow) -> RequestRow:
         """``row``, or a copy of it where a table that is held still has it too."""

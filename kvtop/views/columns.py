@@ -9,7 +9,8 @@ from kvtop.state.request_row import WAITING_STATES
 from kvtop.views.block_states import role_of
 from kvtop.views.cells import owner_role
 from kvtop.views.format import UNKNOWN, count, part_of, seconds
-from kvtop.views.rows import Role, clean
+from kvtop.views.lifeline import lifeline, window_text
+from kvtop.views.rows import Role, Row, clean
 
 Cell = tuple[str, int]
 """Text and its role."""
@@ -22,7 +23,8 @@ SortKey = float | str | None
 class Column:
     """``weight``: the lightest columns are left out first. Text is right-aligned unless ``left``.
 
-    ``phase``: the key is the time in this phase, and grows with the clock while a request is in it.
+    ``phase``: the key is the time in this phase, and grows with the clock while a request is in it. ``key`` None: there is
+    no order by it. ``strip``: draws all its cells, each with a role of its own, in so many as it is given.
     """
 
     name: str
@@ -30,9 +32,10 @@ class Column:
     width: int
     weight: int
     cell: Callable[[RequestRow, float | None], Cell]
-    key: Callable[[RequestRow, float | None], SortKey]
+    key: Callable[[RequestRow, float | None], SortKey] | None
     left: bool = False
     phase: str | None = None
+    strip: Callable[[RequestRow, float | None, int], Row] | None = None
 
 
 STATE_ROLE = {
@@ -149,6 +152,10 @@ def _lost(row: RequestRow, _mono: float | None) -> Cell:
     return seconds(row.lost_s), Role.WARN if row.lost_s else Role.DIM
 
 
+def _life(row: RequestRow, mono: float | None, width: int) -> Row:
+    return lifeline(row.life, mono, width)
+
+
 def _duration(name: str) -> Callable[[RequestRow, float | None], Cell]:
     def cell(row: RequestRow, _mono: float | None) -> Cell:
         return seconds(getattr(row, name)), Role.TEXT
@@ -166,13 +173,14 @@ COLUMNS = (
     Column("output", "output", 9, 78, _output, _by("output_tokens")),
     Column("blocks", "blocks", 6, 90, _blocks, lambda row, _: row.block_count),
     Column("wait", "wait", 5, 76, _wait, lambda row, mono: row.queue_time(mono), phase="queue"),
-    Column("prefill", "prefill", 7, 50, _prefill, lambda row, mono: row.prefill_time(mono), phase="prefill"),
+    Column("prefill", "prefill", 7, 44, _prefill, lambda row, mono: row.prefill_time(mono), phase="prefill"),
     Column("decode", "decode", 6, 51, _decode, lambda row, mono: row.decode_time(mono), phase="decode"),
     Column("preempted", "pre", 3, 77, _preemptions, _by("preemptions")),
+    Column("life", window_text(), 20, 47, lambda _row, _mono: ("", Role.DIM), None, left=True, strip=_life),
     Column("ttft", "ttft", 5, 40, _duration("ttft_s"), _by("ttft_s")),
     Column("tpot", "tpot", 5, 39, _duration("tpot_s"), _by("tpot_s")),
-    Column("recomputed", "recomp", 6, 38, _plain("recomputed_tokens"), _by("recomputed_tokens")),
-    Column("lost", "lost", 5, 37, _lost, _by("lost_s")),
+    Column("recomputed", "recomp", 6, 45, _plain("recomputed_tokens"), _by("recomputed_tokens")),
+    Column("lost", "lost", 5, 46, _lost, _by("lost_s")),
     Column("end", "end", 6, 35, _text("finish_reason"), _by("finish_reason"), left=True),
     Column("sample", "sample", 10, 49, _sample, _group_key),
     Column("score", "score", 8, 48, _score, _by("score")),
@@ -183,6 +191,9 @@ _BY_NAME = {column.name: column for column in COLUMNS}
 
 NAMES: tuple[str, ...] = tuple(column.name for column in COLUMNS)
 """What a user can choose from, in the order in which they stand where nobody has chosen."""
+
+SORTED: tuple[str, ...] = tuple(column.name for column in COLUMNS if column.key is not None)
+"""Those that one can sort by."""
 
 ALWAYS = "id"
 

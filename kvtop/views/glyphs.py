@@ -61,7 +61,7 @@ ASCII = Glyphs(
     cursor=">",
     # The dot stands between the parts of a line here; it means a free block on the map only.
     plain=str.maketrans(
-        "".join(state.glyph for state in ALL) + "·–—−→…×≥≤▸▲▼─│┌┐└┘●○←↑↓↵",
-        "".join(state.ascii for state in ALL) + "|--->~x><>^v-|++++*o<^v/",
+        "".join(state.glyph for state in ALL) + "·–—−→…×≥≤▸▲▼─│┌┐└┘●○←↑↓↵▁▄",
+        "".join(state.ascii for state in ALL) + "|--->~x><>^v-|++++*o<^v/_=",
     ),
 )

@@ -20,6 +20,7 @@ from kvtop.views.definition import (
     Term,
     unit_of,
 )
+from kvtop.views.lifeline import LOOKS, window_text
 from kvtop.views.request_fields import FIELDS
 
 
@@ -211,6 +212,14 @@ REQUESTS = Section(
         Number("pre", "times", ("requests.preemptions",), file="requests.preemptions"),
         Number("recomp", "tokens", ("requests.recomputed_tokens",), file="requests.recomputed_tokens"),
         Number("lost", "seconds", ("requests.lost_s",), file="requests.lost_time"),
+        Term(
+            window_text(),
+            "its life so far, 15 s a cell, the newest at the right: "
+            + ", ".join(f"{look.glyph} {look.meaning}" for look in LOOKS.values())
+            + "; a cell shows what took most of it, but a preemption in any case, and nothing before it arrived and after it "
+            "ended. What happened between frames that were merged or missing is told by the times that ended, where they say "
+            "it",
+        ),
         Term("end", "why it ended: stop, length, abort, error"),
         Term("sample", 'of several outputs of one prompt, which this is: 2/4; with "beam", of a beam search'),
         Number(

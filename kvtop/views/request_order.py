@@ -118,7 +118,7 @@ _NONE = RequestTable()
 
 def _by_column(column: Column | None) -> _Place:
     """Where a request stands; by its num where there is no column."""
-    if column is None:
+    if column is None or column.key is None:
         return lambda row: Place(_DONE if row.finished else _LIVE, row.num)
     key, phase = column.key, column.phase
 

@@ -4,17 +4,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kvtop.state import EngineState
-from kvtop.views.columns import NAMES, Columns, columns_for
+from kvtop.views.columns import NAMES, SORTED, Columns, columns_for
 from kvtop.views.exposure import message_rows, not_exposed
 from kvtop.views.fit import cut, exactly, line
 from kvtop.views.format import called, count, short
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.request_filter import EVERYTHING, RequestFilter
-from kvtop.views.request_line import RequestLine, request_line
+from kvtop.views.request_line import RequestLine, moment_of, request_line
 from kvtop.views.request_order import Found, RequestOrder
 from kvtop.views.rows import Role, Row, RowBuilder
 
-SORTS = ("arrival", *NAMES)
+SORTS = ("arrival", *SORTED)
 
 
 @dataclass
@@ -63,8 +63,9 @@ def request_rows(
     mono = state.mono_now(now)
     first = _clamped(view.offset, len(those), height - 1)
     known, view.drawn = view.drawn, {}
+    moment = moment_of(columns, mono)
     for row in those.rows(first, height - 1):
-        drawn = view.drawn[row.num] = request_line(row, columns, width, mono, row.num == view.selected, known)
+        drawn = view.drawn[row.num] = request_line(row, columns, width, mono, row.num == view.selected, known, moment)
         rows.append(drawn.row)
     return glyphs.rows(exactly(rows, width, height))
 

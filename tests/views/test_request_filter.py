@@ -228,7 +228,7 @@ def test_every_column_that_can_be_compared_can_be_filtered_by_its_name() -> None
     from kvtop.views.columns import NAMES
     from kvtop.views.request_fields import NAMED
 
-    assert set(NAMES) - set(NAMED) == {"sample", "score"}
+    assert set(NAMES) - set(NAMED) == {"sample", "score", "life"}
     assert all(math.isfinite(1.0) and field.meaning for field in FIELDS)
     assert {field.kind for field in FIELDS if field.moving} <= {"seconds"}
     assert NAMED["output"].kind == COUNT
