@@ -21,7 +21,7 @@ SortKey = float | str | None
 
 @dataclass(frozen=True)
 class Column:
-    """``weight``: the lightest columns are left out first. Text is right-aligned unless ``left``.
+    """``weight``: where room is short, the heaviest columns get it first. Text is right-aligned unless ``left``.
 
     ``phase``: the key is the time in this phase, and grows with the clock while a request is in it. ``key`` None: there is
     no order by it. ``strip``: draws all its cells, each with a role of its own, in so many as it is given.
@@ -235,9 +235,14 @@ def columns_for(width: int, requests: RequestTable | None = None, chosen: tuple[
 @lru_cache(maxsize=64)
 def _fitting(width: int, siblings: bool, scored: bool, chosen: tuple[str, ...]) -> Columns:
     empty = {name for name, there in (("sample", siblings), ("score", scored)) if not there}
-    shown = [_BY_NAME[name] for name in chosen if name not in empty]
-    while len(shown) > 1 and sum(c.width + 1 for c in shown) - 1 > width:
-        shown.remove(min(shown, key=lambda c: c.weight))
-    spare = width - (sum(c.width + 1 for c in shown) - 1)
+    wanted = [_BY_NAME[name] for name in chosen if name not in empty]
+    shown: list[Column] = []
+    spare = width + 1
+    # One that is too wide leaves its room to lighter ones that are not.
+    for column in sorted(wanted, key=lambda c: -c.weight):
+        if column.width < spare or not shown:
+            shown.append(column)
+            spare -= column.width + 1
+    shown.sort(key=wanted.index)
     grown = max(0, min(spare, ID_WIDEST - _BY_NAME[ALWAYS].width))
     return tuple((c, c.width + (grown if c.name == ALWAYS else 0)) for c in shown)
