@@ -1,4 +1,5 @@
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,10 @@ os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
 # What engines of the tests write of their own accord is not this user's.
 _STATE = tempfile.TemporaryDirectory(prefix="kvtop-state")
 os.environ["XDG_STATE_HOME"] = _STATE.name
+
+# Containers often set this. Without bytecode each worker, and each of the many processes that tests start, compiles anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # No example is judged by how long it took: the machine may be busy with other things.
 settings.register_profile("kvtop", deadline=None)

@@ -19,6 +19,7 @@ from kvtop.term.cell_panel import CellPanel
 from kvtop.term.depth import ColourDepth
 from kvtop.views.columns import NAMES
 from kvtop.views.glyphs import ASCII, UNICODE
+from tests.app.idle_loop import run_in_idle_loop
 from tests.app.live_engine import LiveEngine
 from tests.app.sources import HandFedSource
 from tests.recording import RecordedEngine
@@ -29,7 +30,7 @@ def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
 
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(test(*args, **kwargs))
+        run_in_idle_loop(test(*args, **kwargs))
 
     return run
 

@@ -1,14 +1,14 @@
 """Engines with random weights, started and asked as a user would."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from kvtop.protocol.places import observe_path
+from kvtop.sources.discover import look
 from tests.e2e.tmux import wait_until
 
 KVTOP = [sys.executable, "-m", "kvtop"]
@@ -35,7 +35,7 @@ class Engines:
 
         def ready() -> bool:
             assert process.poll() is None, log.read_text()
-            return any(engine["name"] == name and engine["alive"] for engine in self.ls())
+            return self.pid(name) is not None
 
         wait_until(ready, 120, lambda: f"engine {name} did not start: {log.read_text()}")
         return process
@@ -50,14 +50,11 @@ class Engines:
             env=self.environment,
         )
 
-    def ls(self) -> list[dict[str, Any]]:
-        done = self.kvtop("ls", "--json")
-        found: list[dict[str, Any]] = json.loads(done.stdout)["engines"]
-        return found
-
     def pid(self, name: str) -> int | None:
         """Its pid by its own word; None where it is not (yet) running."""
-        return next((engine["pid"] for engine in self.ls() if engine["name"] == name and engine["alive"]), None)
+        # Asked from here: a process of `kvtop ls` for each try takes longer than the engine takes to start.
+        found = look(name, observe_path(self.place, name))
+        return found.hello.engine.pid if found.hello is not None else None
 
     def wait_pid(self, name: str) -> int:
         found: list[int] = []
