@@ -81,35 +81,30 @@ def kernel_error(
     """
     torch.manual_seed(block_size * 1000 + group * 100 + head_size)
     lengths = [1, block_size, block_size + 1, 3 * block_size, TILE, 2 * TILE + 5]
-    widest = max(-(-length // block_size) for length in lengths)
-    tables = torch.stack([torch.randperm(POOL - 1)[:widest] + 1 for _ in lengths]).int()
+    blocks = [-(-length // block_size) for length in lengths]
+    # No block is in two tables, and what no sequence may look at leads nowhere.
+    shuffled = (torch.randperm(POOL - 1) + 1).int().split([*blocks, POOL - 1 - sum(blocks)])
+    tables = torch.full((len(lengths), max(blocks)), 2**30, dtype=torch.int32)
+    for row, own in enumerate(shuffled[:-1]):
+        tables[row, : len(own)] = own
     heads = KV_HEADS * group
     # A slice of a wider tensor, as the model passes it: rows are not contiguous.
     query = torch.randn(len(lengths), heads + 2 * KV_HEADS, head_size).to(asked)[:, :heads]
-    worst = 0.0
     keys, values = (torch.randn(POOL, block_size, KV_HEADS, head_size).to(dtype) for _ in range(2))
+    hidden = torch.ones(POOL, block_size, dtype=torch.bool)
     for row, length in enumerate(lengths):
-        hidden_keys, hidden_values = torch.full_like(keys, torch.nan), torch.full_like(values, torch.nan)
         for position in range(0 if window is None else max(0, length - window), length):
-            slot = (int(tables[row, position // block_size]), position % block_size)
-            hidden_keys[slot], hidden_values[slot] = keys[slot], values[slot]
-        table = tables[row].clone()
-        table[-(-length // block_size) :] = 2**30
-        one = slice(row, row + 1)
-        alone = paged_decode(
-            query[one],
-            hidden_keys,
-            hidden_values,
-            table[None],
-            torch.tensor([length], dtype=torch.int32),
-            window,
-            **scored,
-        )
-        expected = reference(query[row], keys, values, tables[row], length, window, **scored)
-        worst = max(worst, _distance(alone[0].double(), expected))
-    together = paged_decode(query, keys, values, tables, torch.tensor(lengths, dtype=torch.int32), window, **scored)
-    for row, length in enumerate(lengths):
-        expected = reference(query[row], keys, values, tables[row], length, window, **scored)
+            hidden[int(tables[row, position // block_size]), position % block_size] = False
+    keys[hidden] = values[hidden] = torch.nan
+
+    def outputs(rows: slice) -> Tensor:
+        asked_of = torch.tensor(lengths[rows], dtype=torch.int32)
+        return paged_decode(query[rows], keys, values, tables[rows], asked_of, window, **scored)
+
+    together, alone = outputs(slice(None)), outputs(slice(len(lengths) - 1, None))
+    worst = _distance(alone[0], together[-1])
+    for row, (length, count) in enumerate(zip(lengths, blocks, strict=True)):
+        expected = reference(query[row], keys, values, tables[row, :count], length, window, **scored)
         worst = max(worst, _distance(together[row].double(), expected))
     return worst
 

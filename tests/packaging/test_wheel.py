@@ -48,9 +48,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The ``bin`` folder of an environment that holds the wheel and what it asks for, and nothing else."""
     folder = tmp_path_factory.mktemp("clean") / "venv"
-    venv.create(folder, with_pip=True)
-    python = folder / "bin" / "python"
-    _run(python, "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", wheel, cwd=folder)
+    venv.create(folder, with_pip=False)
+    pip = (sys.executable, "-m", "pip", "--python", folder / "bin" / "python")
+    _run(*pip, "install", "--quiet", "--no-compile", "-c", ROOT / "constraints.txt", wheel, cwd=folder)
     return folder / "bin"
 
 

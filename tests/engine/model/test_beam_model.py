@@ -5,8 +5,7 @@ from functools import partial
 
 import pytest
 
-from engine.model.fetch import cached_model
-from engine.model.load import LoadedModel, load_model, random_model
+from engine.model.load import LoadedModel, random_model
 from engine.policies.policy_set import PolicySet
 from engine.requests.request import Request
 from engine.scheduling.beam_steps import add_beams
@@ -68,14 +67,6 @@ def test_on_a_random_model(
     _check(tiny, requests, 14)
     assert serving.copies > 0
     assert (serving.preemptions > 0) == (capacity == "max_utilization")
-
-
-@pytest.fixture(scope="module")
-def smollm() -> LoadedModel:
-    path = cached_model()
-    if path is None:
-        pytest.fail("the SmolLM2 weights are missing; run: make model")
-    return load_model(path)
 
 
 def _golden(smollm: LoadedModel, prompts: int, width: int, block_size: int, most: int) -> Serving:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from engine.model.fetch import cached_model
-from engine.model.load import LoadedModel, load_model
+from engine.model.load import LoadedModel
 from engine.model.runner import ModelRunner
 from engine.policies.policy_set import PolicySet
 from engine.requests.request import Request
@@ -24,14 +23,8 @@ LONG = next(case for case in CASES if len(case.prompt_ids) > 150)
 CHAT = next(case for case in CASES if case.prompt.startswith("<|im_start|>"))
 SURE = [case for case in CASES if len(case.required) >= 20]
 """Cases long enough to be interrupted in the middle."""
-
-
-@pytest.fixture(scope="module")
-def smollm() -> LoadedModel:
-    path = cached_model()
-    if path is None:
-        pytest.fail("the SmolLM2 weights are missing; run: make model")
-    return load_model(path)
+SOME = [CASES[0], LONG, CHAT]
+OTHERS = [case for case in CASES if case not in SOME]
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +51,10 @@ def test_prompts_are_tokenised_alike(smollm: LoadedModel) -> None:
         assert smollm.tokenizer.encode(case.prompt, special=True) == case.prompt_ids
 
 
-def test_alone_on_scattered_blocks(runner: ModelRunner) -> None:
-    for number, case in enumerate(CASES):
+# Alone each takes a second; what differs between them is told by the batch below too.
+@pytest.mark.parametrize("cases", [SOME, pytest.param(OTHERS, marks=pytest.mark.slow)], ids=["some", "others"])
+def test_alone_on_scattered_blocks(runner: ModelRunner, cases: list[Case]) -> None:
+    for number, case in enumerate(cases):
         length = len(case.prompt_ids) + len(case.required)
         table = scattered_table(BLOCKS, length, BLOCK_SIZE, seed=number)
         request = make_request(number, case.prompt_ids, len(case.required), table=table)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from engine.model.fetch import cached_model
-from engine.model.load import load_model
+from engine.model.load import LoadedModel
 from engine.model.runner import ModelRunner
 from engine.policies.policy_set import PolicySet
 from engine.requests.sampling import Sampling
@@ -15,11 +14,8 @@ pytestmark = pytest.mark.model
 
 
 @pytest.fixture(scope="module")
-def runner() -> ModelRunner:
-    path = cached_model()
-    if path is None:
-        pytest.fail("the SmolLM2 weights are missing; run: make model")
-    return make_runner(load_model(path), blocks=BLOCKS, block_size=BLOCK_SIZE)
+def runner(smollm: LoadedModel) -> ModelRunner:
+    return make_runner(smollm, blocks=BLOCKS, block_size=BLOCK_SIZE)
 
 
 @pytest.mark.parametrize("prefix_cache", [True, False])

@@ -1,10 +1,8 @@
 """The real model over each element type of the cache: as exact as the documentation says, give or take the machine."""
 
 import pytest
-import torch
 
-from engine.model.fetch import cached_model
-from engine.model.load import load_model
+from engine.model.load import LoadedModel
 from engine.model.paged_tensor import KV_DTYPES
 from tests.engine.golden import CASES
 from tests.perf.kv_error import Accuracy, measure
@@ -15,11 +13,8 @@ TEXTS = CASES[1:4]
 
 
 @pytest.fixture(scope="module")
-def accuracy() -> dict[str, Accuracy]:
-    path = cached_model()
-    if path is None:
-        pytest.fail("the SmolLM2 weights are missing; run: make model")
-    return {result.name: result for result in measure(load_model(path, dtype=torch.float32), list(KV_DTYPES), TEXTS)}
+def accuracy(smollm: LoadedModel) -> dict[str, Accuracy]:
+    return {result.name: result for result in measure(smollm, list(KV_DTYPES), TEXTS)}
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from engine.model.fetch import cached_model
-from engine.model.load import LoadedModel, load_model, random_model
+from engine.model.load import LoadedModel, random_model
 from engine.policies.policy_set import PolicySet
 from engine.requests.request import Request
 from engine.requests.sampling import Sampling
@@ -82,10 +81,6 @@ def test_on_a_random_model(blocks: int) -> None:
 
 
 @pytest.mark.model
-def test_on_the_demo_model() -> None:
-    path = cached_model()
-    if path is None:
-        pytest.fail("the SmolLM2 weights are missing; run: make model")
-    model = load_model(path)
-    prompts = [model.tokenizer.encode(case.prompt)[:10] for case in CASES[:4]]
-    serve(model, asked(prompts, 5), blocks=40, block_size=4)
+def test_on_the_demo_model(smollm: LoadedModel) -> None:
+    prompts = [smollm.tokenizer.encode(case.prompt)[:10] for case in CASES[:4]]
+    serve(smollm, asked(prompts, 5), blocks=40, block_size=4)

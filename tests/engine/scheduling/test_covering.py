@@ -11,8 +11,7 @@ import pytest
 from engine.core import Engine
 from engine.memory.pool import BlockPool
 from engine.memory.window import parse_windows
-from engine.model.fetch import cached_model
-from engine.model.load import LoadedModel, load_model, random_model, with_windows
+from engine.model.load import LoadedModel, random_model, with_windows
 from engine.policies.policy_set import PolicySet
 from engine.requests.request import Request
 from engine.scheduling.beam_steps import add_beams
@@ -171,24 +170,13 @@ def test_no_pair_of_choices_changes_a_token(
 @pytest.mark.model
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(ARRAY)))
-def test_golden_continuations_hold_under_every_pair_of_choices(number: int, tmp_path: Path) -> None:
-    path = cached_model()
-    if path is None:
-        pytest.fail("the SmolLM2 weights are missing; run: make model")
+def test_golden_continuations_hold_under_every_pair_of_choices(
+    smollm: LoadedModel, number: int, tmp_path: Path
+) -> None:
     cases = [case for case in CASES if len(case.prompt_ids) < 100][:6]
     work = [make_request(n, case.prompt_ids, min(16, len(case.required))) for n, case in enumerate(cases)]
     # The golden texts are those of a model that sees all.
-    outputs = serve(_smollm(path), work, ARRAY[number] | {"window": "full"}, tmp_path, 24, Outcome())
+    outputs = serve(smollm, work, ARRAY[number] | {"window": "full"}, tmp_path, 24, Outcome())
     greedy = {num: output for num, output in outputs.items() if ARRAY[number]["samples"] != "beams" or num % 2 == 0}
     for num, output in greedy.items():
         assert output == cases[num % 1000].required[: len(output)], f"{cases[num % 1000].prompt} under {ARRAY[number]}"
-
-
-_LOADED: list[LoadedModel] = []
-
-
-def _smollm(path: Path) -> LoadedModel:
-    """Loaded once for all rows, and only when they run."""
-    if not _LOADED:
-        _LOADED.append(load_model(path))
-    return _LOADED[0]
