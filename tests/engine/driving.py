@@ -213,6 +213,11 @@ class Drive:
         return [request.id for request in self.scheduler.waiting]
 
 
+def parts(items: Sequence[BatchItem]) -> list[tuple[str, int, int, bool]]:
+    """Of each: whose, from which token on, how many, and whether a token is sampled."""
+    return [(item.request.id, item.start, item.count, item.samples) for item in items]
+
+
 class Mirror:
     """The pool as a viewer sees it, folded from the changes alone."""
 
