@@ -16,11 +16,13 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # What the user of this machine has set is not what is tested.
 for name in ("KVTOP_CONFIG", *(definition.variable for definition in DEFINITIONS)):
     os.environ.pop(name, None)
-os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
-
-# What engines of the tests write of their own accord is not this user's.
+# Nor is what tests and their engines write this user's. As root even /nonexistent can be made.
 _STATE = tempfile.TemporaryDirectory(prefix="kvtop-state")
 os.environ["XDG_STATE_HOME"] = _STATE.name
+os.environ["XDG_CONFIG_HOME"] = f"{_STATE.name}/config"
+
+# Asserts of modules that are no tests say what was found only where they are named here.
+pytest.register_assert_rewrite("tests.app.key_checks")
 
 # Containers often set this. Without bytecode each worker, and each of the many processes that tests start, compiles anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -2,7 +2,7 @@
 
 Textual's pilot waits until the processor has been quiet for 20 ms: that is most of the time a key takes, and on a machine
 that is busy with other things it ends before the key has had its effect. Here a wait ends when the loop would fall
-asleep, and timers that are due within those 20 ms have come at once.
+asleep, and timers that are due soon come at once.
 """
 
 import asyncio
@@ -13,8 +13,12 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 from unittest.mock import patch
 
-SOON_S = 0.02
-"""Timers due so soon belong to what is waited for: the screen is painted by one."""
+SOON_S = 0.05
+"""Timers due so soon belong to what is waited for: one that fires sixty times a second lays the screen out and paints it,
+and its next time may be the one after the next."""
+
+SKIPPED_S = 0.2
+"""In one wait at most: some timers come again and again."""
 
 ANSWER_S = 0.1
 """For threads of the app: what they deliver is waited for so long at most, as an engine may never answer."""
@@ -33,7 +37,7 @@ class IdleLoop(asyncio.SelectorEventLoop):
 
     async def idle(self) -> None:
         """Returns once all that was to be done is done."""
-        wait = _Wait(self.create_future(), self.time() + SOON_S, time.monotonic() + ANSWER_S)
+        wait = _Wait(self.create_future(), self._skipped + SKIPPED_S, time.monotonic() + ANSWER_S)
         self._waits.append(wait)
         await wait.over
 
@@ -41,7 +45,7 @@ class IdleLoop(asyncio.SelectorEventLoop):
         """Called when nothing is left to do until the next timer, in ``seconds``; how long to sleep instead."""
         if not self._waits:
             return seconds
-        if seconds is not None and self.time() + seconds <= max(wait.horizon for wait in self._waits):
+        if seconds is not None and seconds <= SOON_S and self._skipped < max(wait.most for wait in self._waits):
             self._skipped += seconds
             return 0.0
         now = time.monotonic()
@@ -53,10 +57,10 @@ class IdleLoop(asyncio.SelectorEventLoop):
 
 
 class _Wait:
-    """``horizon``: of the loop's time; ``until``: of the clock's."""
+    """``most``: seconds that may have been skipped by its end; ``until``: by the clock, if threads are at work."""
 
-    def __init__(self, over: asyncio.Future[None], horizon: float, until: float) -> None:
-        self.over, self.horizon, self.until = over, horizon, until
+    def __init__(self, over: asyncio.Future[None], most: float, until: float) -> None:
+        self.over, self.most, self.until = over, most, until
 
 
 class _Selector(selectors.DefaultSelector):

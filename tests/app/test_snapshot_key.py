@@ -50,7 +50,7 @@ def test_who_leaves_at_once_gets_the_snapshot(tmp_path: Path, monkeypatch: pytes
         file.write_text("whole")
         return [file]
 
-    def press_s_then_q(app: KvtopApp) -> int:
+    def press_s_then_q(app: KvtopApp, *, mouse: bool) -> int:
         app.engines[0].snapshots.write(EngineState(), tmp_path, str, 0.0, lambda *_: None)
         threading.Timer(0.1, left.set).start()
         return 0
