@@ -6,7 +6,7 @@ are single characters or Textual's names (``ctrl+x``, ``f5``, ``pagedown``). ``c
 
 import difflib
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from textual.keys import KEY_NAME_REPLACEMENTS, Keys, key_to_character
@@ -134,6 +134,20 @@ def shown(key: str) -> str:
     """How a key is spelled on the screen."""
     *modifiers, name = key.split("+")
     return "+".join([*modifiers, _SHOWN.get(name) or key_to_character(name) or name])
+
+
+def written_keys() -> Iterator[tuple[str, list[str], str]]:
+    """Of every action its id, the keys it has as a mapping would name them, and what it does."""
+    for place, actions in SECTIONS:
+        for action in actions:
+            keys = [_written(key) for key in action.keys if key not in FIXED]
+            if keys:
+                yield action.id(place), keys, action.help
+
+
+def _written(key: str) -> str:
+    character = key_to_character(key) or ""
+    return character if len(character) == 1 and character.isprintable() and character != " " else key
 
 
 def _check_conflicts(sections: tuple[Section, ...], wanted: Collection[str]) -> None:

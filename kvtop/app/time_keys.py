@@ -24,7 +24,7 @@ TIME: tuple[Action, ...] = (
     Action("event_on", ("right_curly_bracket",), "}", "to the next notable event", "next"),
     Action("seconds_back", ("left_parenthesis",), "(", "10 seconds back", "10 s back"),
     Action("seconds_on", ("right_parenthesis",), ")", "10 seconds on", "on"),
-    Action("event_kind", ("K",), "K", "what { and } go to: any event, preemptions, policy changes, trouble", "kind"),
+    Action("event_kind", ("K",), "K", "which events to go to: any, preemptions, policy changes, trouble", "kind"),
     Action("moment", ("at",), "@", "go to a moment: -5m, 14:02:31, it:1234", "go to"),
     Action("mark", ("m",), "m", "mark the moment that is shown", "mark"),
     Action("to_mark", ("apostrophe",), "'", "go to the marked moment"),

@@ -18,7 +18,9 @@ SCHEMA = "kvtop.config/1"
 
 def run(options: argparse.Namespace) -> int:
     if options.example:
-        print(example(), end="")
+        from kvtop.app.keymap import written_keys
+
+        print(example(written_keys()), end="")
     elif options.check is not None:
         check(options.check)
         print(f"{one_line(options.check)}: as it should be")

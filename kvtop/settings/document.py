@@ -5,9 +5,10 @@
 
 import sys
 import textwrap
+from collections.abc import Iterable, Sequence
 
 from kvtop.generated import DOCS, Files, cell, main_of
-from kvtop.settings.definitions import DEFINITIONS, PROFILE, Definition
+from kvtop.settings.definitions import DEFINITIONS, PROFILE, Definition, quoted
 from kvtop.settings.file import KEYS, LARGEST_BYTES, PROFILES
 
 _HEAD = f"""\
@@ -53,7 +54,7 @@ _TAIL = f"""
 ## Keys
 
 `[{KEYS}]` gives an action other keys, one or a list; it loses those it had. Actions have the names of
-[keys.md](keys.md), as `kvtop config --example` lists them too. A key is a character or a name: `ctrl+x`, `f5`, `pagedown`,
+[keys.md](keys.md); `kvtop config --example` lists them with the keys they have. A key is a character or a name: `ctrl+x`, `f5`, `pagedown`,
 `space`, `enter`. Two actions that could be meant at once cannot have the same key: what works everywhere shares its keys with
 no panel. `ctrl+c` and `ctrl+z` stay. Help, footer and every sentence on the screen name the keys that you have given.
 
@@ -87,8 +88,9 @@ _SAMPLES = {"switch": "false", "text": '"…"', "texts": '["…"]', "whole": "1"
 """For the file to begin with, where there is no default."""
 
 
-def example() -> str:
-    """A file of settings in which each is explained, and none is set."""
+def example(keys: Iterable[tuple[str, Sequence[str], str]] = ()) -> str:
+    """A file of settings in which each is explained, and none is set. ``keys``: of each action its id, its keys, and what it
+    does."""
     lines = ["# Settings of kvtop. What begins with # is without effect; what holds, and why: kvtop config", ""]
     for definition in DEFINITIONS:
         among = f": {definition.takes}" if definition.choices else ""
@@ -97,7 +99,9 @@ def example() -> str:
         lines += textwrap.wrap(about, 98, initial_indent="# ", subsequent_indent="#   ")
         value = definition.shown(definition.default) if definition.default is not None else _SAMPLES[definition.kind]
         lines += [f"# {definition.name} = {value}", ""]
-    lines += ["# Other keys for actions; their names: docs/keys.md", f"[{KEYS}]", '# requests.abort = "d"', ""]
+    lines += ["# Other keys for actions: one, or a list.", f"[{KEYS}]"]
+    lines += [f"# {action} = [{', '.join(map(quoted, pressed))}]  # {about}" for action, pressed, about in keys]
+    lines += [""]
     lines += ["# With kvtop --profile night:", f"[{PROFILES}.night]", '# theme = "high-contrast-dark"']
     return "\n".join(lines) + "\n"
 

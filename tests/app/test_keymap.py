@@ -7,7 +7,7 @@ import pytest
 from textual import events
 from textual.command import CommandPalette
 
-from kvtop.app.keymap import DEFAULT, keymap, shown
+from kvtop.app.keymap import DEFAULT, keymap, shown, written_keys
 from kvtop.app.keys import SECTIONS
 from kvtop.errors import UserError
 from panels.dialogs.dialog import Dialog
@@ -38,6 +38,22 @@ def test_keys_are_spelled_as_textual_or_as_they_look() -> None:
     (action,) = [a for a in made.actions("everywhere") if a.name == "pause_view"]
     assert action.shown == "Space f5"
     assert [shown(key) for key in ("ctrl+pageup", "question_mark", "left")] == ["ctrl+PgUp", "?", "←"]
+
+
+def test_the_keys_there_are_can_be_written_down_and_mean_the_same() -> None:
+    written = {action: keys for action, keys, _ in written_keys()}
+    assert written["everywhere.help"] == ["?"]
+    made = keymap(written)
+    assert [[action.keys for action in actions] for _, actions in made.sections] == [
+        [action.keys for action in actions] for _, actions in SECTIONS
+    ]
+
+
+def test_no_help_names_a_key_that_may_be_another() -> None:
+    signs = {key for _, actions in SECTIONS for action in actions for key in action.shown.split() if not key.isalnum()}
+    for _, actions in SECTIONS:
+        for action in actions:
+            assert not signs & {word.strip(",;:.") for word in action.help.split()}, action.help
 
 
 def test_two_actions_may_change_places() -> None:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from kvtop.app.app import KvtopApp
+from kvtop.app.app import run as show
 from kvtop.cli import build_parser, run
 from kvtop.commands.preferences import preferences
 from kvtop.commands.settings_options import chosen
@@ -14,6 +16,8 @@ from kvtop.settings.resolve import Chosen
 from kvtop.term.depth import ColourDepth
 from kvtop.term.paper import Paper
 from kvtop.term.theme import THEMES
+from kvtop.views.glyphs import ASCII
+from tests.app.sources import HandFedSource
 from tests.cli.run import assert_one_line, kvtop
 
 
@@ -74,6 +78,23 @@ def test_the_screen_gets_what_was_chosen(file: Path) -> None:
     file.write_text('snapshot-folder = "~/incidents"')
     assert preferences(choice()).snapshot_folder == Path.home() / "incidents"
     assert preferences(choice()).depth is None
+
+
+def test_the_app_is_made_and_run_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mouse is left alone, and the glyphs are those there are."""
+    ran: list[tuple[KvtopApp, bool]] = []
+    monkeypatch.setattr(KvtopApp, "run", lambda app, *, mouse: ran.append((app, mouse)))
+    show(
+        HandFedSource(),
+        preferences=preferences(
+            choice("--mouse", "off", "--ascii", "--colors", "16", "--theme", "high-contrast-light")
+        ),
+    )
+    ((app, mouse),) = ran
+    assert mouse is False
+    assert app.ascii_only
+    assert app.engines[0].glyphs is ASCII
+    assert (app.depth, app.palette.paper, app.palette.strong) == (ColourDepth.ANSI16, Paper.LIGHT, True)
 
 
 @pytest.mark.parametrize(
