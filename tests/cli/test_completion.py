@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
@@ -108,9 +109,10 @@ def test_names_are_those_of_engines_that_live_and_nothing_else(
 
     monkeypatch.setenv("KVTOP_SOCKET_DIR", str(folder))
     assert names() == ""
-    with FakeEngine(folder, "prod"):
+    with FakeEngine(folder, "prod"), socket.socket(socket.AF_UNIX) as other:
         (folder / "dead.sock").touch()
-        (folder / "$(id).sock").touch()
+        other.bind(str(folder / "$(id).sock"))
+        other.listen()
         assert names() == "prod\n"
     monkeypatch.setenv("KVTOP_SOCKET_DIR", str(folder / "nowhere"))
     assert names() == ""

@@ -126,6 +126,13 @@ def test_a_check_looks_at_every_profile(file: Path, capsys: pytest.CaptureFixtur
     assert f"{file}:8: " in caught.value.message
 
 
+def test_of_two_that_get_one_key_the_profile_is_named(file: Path) -> None:
+    file.write_text("[keys]\nrequests.abort = 'd'\nrequests.pin = 'D'\n[profiles.p.keys]\nrequests.abort = 'D'\n")
+    with pytest.raises(UserError) as caught:
+        run(["config", "--profile", "p"])
+    assert caught.value.message.startswith(f"{file}:5: keys.requests.abort: D would mean both")
+
+
 def test_it_shows_what_holds_and_why(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

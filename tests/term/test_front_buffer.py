@@ -56,9 +56,10 @@ def test_another_textual_means_its_own_painting(monkeypatch: pytest.MonkeyPatch)
     asyncio.run(main())
 
 
-def test_ink_follows_the_paper_that_the_terminal_tells() -> None:
+@pytest.mark.parametrize("theme", ["auto", "high-contrast"])
+def test_ink_follows_the_paper_that_the_terminal_tells(theme: str) -> None:
     async def main() -> None:
-        app = DemoApp(driver_class=CountingDriver, depth=ColourDepth.INDEXED)
+        app = DemoApp(driver_class=CountingDriver, depth=ColourDepth.INDEXED, look=THEMES[theme])
         async with app.run_test(headless=False, size=SIZE) as pilot:
             app.panel("list").show([Row("drawn before", bytes((Role.TITLE,)) * 12)])
             screen, stream = terminal(*SIZE)
@@ -70,7 +71,8 @@ def test_ink_follows_the_paper_that_the_terminal_tells() -> None:
                 return "" if y is None else screen.buffer[y][0].fg
 
             dark, light = (
-                indexed(Palette(ColourDepth.INDEXED, paper).looks[Role.TITLE].fg) for paper in (Paper.DARK, Paper.LIGHT)
+                indexed(Palette(ColourDepth.INDEXED, paper, THEMES[theme].strong).looks[Role.TITLE].fg)
+                for paper in (Paper.DARK, Paper.LIGHT)
             )
             await until(lambda: ink() == dark, "a first paint")
             app.post_message(PaperTold(Paper.LIGHT))
