@@ -53,15 +53,17 @@ class Broadcast:
         listened = watched or recorded
         if not listened:
             telemetry.drop_keyframe()
+        # Also one look: a keyframe is begun right after a frame, so where one is wanted nothing is held back.
+        wanted = listened and not telemetry.gathers and not self._is_encoding and self._is_wanted()
         if not listened or telemetry.passed_over:
             if news:
                 events = telemetry.pass_over(step)
                 publisher.pass_over(telemetry.seq, events)
         elif news:
-            self._frame(step, at_once=watched or urgent)
+            self._frame(step, at_once=watched or urgent or wanted)
         if not listened:
             return False
-        if not telemetry.gathers and not self._is_encoding and self._is_wanted():
+        if wanted:
             # Who was told nothing for a while is told by it, and from then on by frames again.
             telemetry.begin_keyframe()
         if telemetry.gathers:
