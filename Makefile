@@ -29,6 +29,7 @@ check: setup
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m kvtop.protocol.document --check
 	$(BIN)/python -m kvtop.app.manual --check
+	$(BIN)/python -m kvtop.alarms.document --check
 	$(BIN)/python -m engine.http.metrics.document --check
 	$(BIN)/python -m kvtop.bench.document --check
 	$(BIN)/python -m kvtop.settings.document --check
@@ -47,6 +48,7 @@ slow: setup model  ## what takes minutes: golden outputs under all policies, lon
 docs: setup
 	$(BIN)/python -m kvtop.protocol.document
 	$(BIN)/python -m kvtop.app.manual
+	$(BIN)/python -m kvtop.alarms.document
 	$(BIN)/python -m engine.http.metrics.document
 	$(BIN)/python -m kvtop.bench.document
 	$(BIN)/python -m kvtop.settings.document

@@ -104,6 +104,16 @@ class BlockMapPanel(TitledPanel):
         if self.map.select(blocks):
             self.draw()
 
+    def go_to(self, block: int) -> bool:
+        """Puts the cursor on that block, of whatever tier; False where there is none of that number."""
+        for _ in range(max(1, len(self.state.tier_spans()))):
+            if block in self.map.shown:
+                self.map.set_cursor(block)
+                self.draw()
+                return True
+            self.next_tier()
+        return False
+
     def on_resize(self) -> None:
         self._fit()
         super().on_resize()

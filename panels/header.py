@@ -2,27 +2,38 @@
 
 from collections.abc import Sequence
 
+from kvtop.alarms import Report
 from kvtop.state import EngineState
+from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.header import header_rows
 from kvtop.views.rows import Role, Row, RowBuilder, clean
 from panels.panel import Panel, Tick
 
 
 class HeaderPanel(Panel):
-    """The lines above everything else. A warning of the screen's own goes at the right end of the last one."""
+    """The lines above everything else. A warning of the screen's own goes at the right end of the last one.
+
+    ``alarms``: what is wrong, which is told even while the view is held.
+    """
 
     ID = "header"
     COUNTS = True
 
+    def __init__(self, state: EngineState, *, glyphs: Glyphs = UNICODE) -> None:
+        super().__init__(state, glyphs=glyphs)
+        self.alarms = Report()
+
     def content_rows(self, state: EngineState) -> int:
         hello, status = state.hello, state.status
-        return 4 if (hello is not None and hello.notice) or (status is not None and status.warning) else 3
+        told = (hello is not None and hello.notice) or (status is not None and status.warning) or self.alarms.firing
+        return 4 if told else 3
 
     def update(self, tick: Tick) -> None:
         width, height = self.size
         if not (width and height and self.display):
             return
-        rows = _important(header_rows(tick.state, tick.now, width, self.glyphs, held=tick.held), height)
+        rows = header_rows(tick.state, tick.now, width, self.glyphs, held=tick.held, alarms=self.alarms)
+        rows = _important(rows, height)
         if tick.warning and len(rows) > 1:
             rows[-1] = _with_note(rows[-1], tick.warning, width)
         self.show(rows)

@@ -7,6 +7,7 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from kvtop.app.keys import EVERYWHERE_NAME
 from kvtop.term.keys import Action
+from panels.dialogs.alarms_screen import ALARMS
 from panels.dialogs.pager import PAGER
 
 
@@ -19,7 +20,7 @@ class ActionProvider(Provider):
         if not isinstance(self.screen, EngineScreen):
             return
         for place, actions in self.screen.keymap.sections:
-            if place in ("dialogs", PAGER):
+            if place in ("dialogs", PAGER, ALARMS):
                 continue
             for action in actions:
                 if action.name != "command_palette":

@@ -9,6 +9,7 @@ from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
 from kvtop.app.action_list import ActionProvider
+from kvtop.app.alerts import Alerts
 from kvtop.app.commander import Commander
 from kvtop.app.engine_screen import EngineScreen
 from kvtop.app.feed import Feed
@@ -133,19 +134,23 @@ def run(
 
     ``read_only``: why nothing can be commanded, where there is no ``control_path``.
     """
+    alerts = Alerts(preferences.bell, preferences.on_alarm)
     engine = EngineScreen(
-        Feed(source),
+        Feed(source, settings=preferences.alarms),
         Commander(control_path, why=read_only),
         glyphs=ASCII if preferences.ascii_only else UNICODE,
         snapshot_folder=preferences.snapshot_folder,
         keymap=preferences.keymap,
         columns=preferences.columns,
+        alert=alerts.take,
     )
     app = KvtopApp([engine], depth=preferences.depth, look=preferences.theme, ascii_only=preferences.ascii_only)
+    alerts.ring, alerts.say = app.bell, engine.say_later
     share_interpreter()
     try:
         result = app.run(mouse=preferences.mouse)
     finally:
+        alerts.close()
         engine.snapshots.finish()
     if app.failure is not None:
         raise app.failure

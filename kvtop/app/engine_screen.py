@@ -13,6 +13,7 @@ from textual.dom import DOMNode
 from textual.geometry import Size
 from textual.screen import Screen
 
+from kvtop.alarms import Change, Victim
 from kvtop.app.commander import Commander
 from kvtop.app.dashboard import AnyPanel, Dashboard
 from kvtop.app.dialogs import compact_form, pause_form, policy_form, request_form, reset_form
@@ -26,7 +27,7 @@ from kvtop.app.time_keys import TIME, TimeKeys
 from kvtop.app.time_travel import TimeTravel
 from kvtop.protocol import Command
 from kvtop.sources.replay import ReplaySource
-from kvtop.state import Changes
+from kvtop.state import Changes, EngineState
 from kvtop.state.freeze import frozen
 from kvtop.term.front_buffer import FrontBufferApp
 from kvtop.term.keys import Action, bindings
@@ -35,9 +36,10 @@ from kvtop.views.columns import NAMES
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.numbers import HEADER
 from kvtop.views.request_filter import EVERYTHING
-from kvtop.views.rows import Row
+from kvtop.views.rows import Row, clean
 from kvtop.views.tiers import no_lower_tiers
 from panels.block_map import BlockMapPanel
+from panels.dialogs.alarms_screen import ALARMS, AlarmsScreen
 from panels.dialogs.columns_form import ColumnsForm
 from panels.dialogs.columns_screen import ColumnsScreen
 from panels.dialogs.confirm_form import ConfirmForm, unreachable
@@ -46,10 +48,12 @@ from panels.dialogs.dialog import Dialog
 from panels.dialogs.help_screen import HelpScreen
 from panels.dialogs.help_text import help_rows
 from panels.dialogs.moment_screen import MomentScreen
-from panels.dialogs.pager import PAGER, Content, PagerScreen
+from panels.dialogs.pager import PAGER, Content, PagerScreen, TextScreen
 from panels.dialogs.policy_screen import PolicyScreen
+from panels.header import HeaderPanel
 from panels.panel import Hint, LeaveFull, Panel, Tick, TitledPanel
 from panels.requests import RequestsPanel
+from panels.tiers import TiersPanel
 
 DIALOG_FPS = 4.0
 """Behind a dialog the whole screen is composed anew for every change, so it moves slower."""
@@ -67,6 +71,10 @@ QUIET_TEXT_S = 1.0
 """Seconds between two looks at texts of which nothing was told: ages and waits go on."""
 
 
+Alert = Callable[[EngineState, list[Change]], None]
+"""Takes the state in which alarms began or ended."""
+
+
 class EngineScreen(TimeKeys, Screen[None]):
     """The dashboard of one engine and its dialogs. Whoever owns the clock calls `tick`.
 
@@ -78,6 +86,7 @@ class EngineScreen(TimeKeys, Screen[None]):
         now: The viewer's monotonic clock, seconds.
         keymap: What the keys are; the app that shows the screen has set it.
         columns: Of the requests table, in their order, as `kvtop.views.columns.choose` gives them; all by default.
+        alert: Told of alarms that begin and end in a live engine.
     """
 
     BINDINGS = bindings(SCREEN_ACTIONS, EVERYWHERE_NAME)
@@ -92,8 +101,10 @@ class EngineScreen(TimeKeys, Screen[None]):
         now: Callable[[], float] = time.monotonic,
         keymap: Keymap = DEFAULT,
         columns: tuple[str, ...] = NAMES,
+        alert: Alert | None = None,
     ) -> None:
         super().__init__()
+        self.alert = alert
         self.keymap = keymap
         self.feed, self.commander, self.glyphs = feed, commander, glyphs
         self.snapshot_folder = Path() if snapshot_folder is None else snapshot_folder
@@ -156,6 +167,9 @@ class EngineScreen(TimeKeys, Screen[None]):
         if changes:
             self._heard = now
         self.feed.pace(STILL_FPS if self.still else LIVE_FPS)
+        alarms = self.feed.take_alarms()
+        self.panel(HeaderPanel).alarms = self.feed.alarms
+        self._alarmed(alarms)
         self._arrived_events += len(changes.events)
         if self._dialog is not None and (text_due or changes.link or changes.hello or changes.full):
             self._dialog.follow(self.feed.live)
@@ -163,7 +177,7 @@ class EngineScreen(TimeKeys, Screen[None]):
             # Whatever uncovers it draws everything anew; what happens until then, maybe for a night, is not gathered.
             self._fresh = Changes(full=True)
             top = self.app.screen
-            if text_due and isinstance(top, PagerScreen) and top.live:
+            if text_due and isinstance(top, TextScreen) and top.live:
                 top.reload()
             return
         # Of what happens while the view is held, maybe for a night, only which blocks changed is gathered.
@@ -175,7 +189,7 @@ class EngineScreen(TimeKeys, Screen[None]):
             # What is hidden cannot keep the focus: it is lost while the terminal is too small.
             last = self.panels[self._last_focus]
             self.set_focus(last if last.display else self.requests)
-        if changes.full or changes.hello or changes.numbers:
+        if changes.full or changes.hello or changes.numbers or alarms:
             self.dashboard.follow(self.feed.live)
         self._news = self._news or bool(changes)
         self._draw(now, texts=(text_due and self._texts_differ(now)) or changes.link)
@@ -186,12 +200,18 @@ class EngineScreen(TimeKeys, Screen[None]):
         if self.feed.held:
             return True
         top = self.app.screen
-        return not self._in_sight() and not (isinstance(top, PagerScreen) and top.live)
+        return not self._in_sight() and not (isinstance(top, TextScreen) and top.live)
 
     @property
     def quiet(self) -> bool:
         """Nothing has come for a while."""
         return self._now() - self._heard > QUIET_AFTER_S
+
+    def _alarmed(self, changes: list[Change]) -> None:
+        """Alarms began or ended; whoever wants to be told is, whatever the screen shows just now. What a recording holds is
+        over."""
+        if changes and self.alert is not None and self.feed.replay is None:
+            self.alert(self.feed.live, changes)
 
     def _shown_now(self) -> float:
         """What ages and waits go by: the viewer's clock, or the recording's."""
@@ -499,6 +519,43 @@ class EngineScreen(TimeKeys, Screen[None]):
         )
         self._open_pager("numbers: what they mean, and what they are now", content, EVERYWHERE_NAME, "numbers")
 
+    def action_alarms(self) -> None:
+        keys = next(action.keys for action in self.keymap.actions(EVERYWHERE_NAME) if action.name == "alarms")
+        self.app.push_screen(
+            AlarmsScreen(
+                lambda: (self.feed.alarms, self.feed.shown if self.feed.past else self.feed.live, self._shown_now()),
+                self.go_to_victim,
+                close_keys=keys,
+                glyphs=self.glyphs,
+                keys=self.keymap.actions(ALARMS),
+            )
+        )
+
+    def go_to_victim(self, victim: Victim) -> None:
+        """Selects whom an alarm hits."""
+        state = self.feed.shown
+        if victim.kind == "request":
+            if victim.num is None or state.request(victim.num) is None:
+                self.say(f"{clean(victim.name)} is gone", "warning")
+            else:
+                self.on_block_map_panel_owner_chosen(BlockMapPanel.OwnerChosen(victim.num))
+        elif victim.kind == "block":
+            if victim.num is None or not self.map.go_to(victim.num):
+                self.say(f"{clean(victim.name)} is not on the map", "warning")
+            else:
+                self._go_to(self.map)
+        elif victim.kind == "tier":
+            self._go_to_tiers()
+        else:
+            self.hint(f"it hits {clean(victim.name)} as a whole")
+
+    def _go_to_tiers(self) -> None:
+        tiers = self.panel(TiersPanel)
+        if (reason := tiers.absence(self.feed.live)) is not None:
+            self.say(reason, "warning")
+        else:
+            self._go_to(tiers)
+
     def action_policy(self) -> None:
         form = policy_form(self.feed.live, self.commander.read_only())
         self._open(PolicyScreen(form, self._command, glyphs=self.glyphs, keys=self.keymap.actions("dialogs")))
@@ -515,9 +572,9 @@ class EngineScreen(TimeKeys, Screen[None]):
     def action_snapshot(self) -> None:
         now, picture = self._shown_now(), self._app.picture("kvtop")
         state = self.feed.shown if self.feed.held else frozen(self.feed.live, now)
-        self.snapshots.write(state, self.snapshot_folder, picture, now, self._say_later)
+        self.snapshots.write(state, self.snapshot_folder, picture, now, self.say_later, self.feed.shown_alarms)
 
-    def _say_later(self, text: str, severity: str) -> None:
+    def say_later(self, text: str, severity: str) -> None:
         """`say`, from another thread; after the screen's end nobody wants it."""
         if self.is_running:
             self.call_later(self.say, text, severity)

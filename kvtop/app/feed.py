@@ -1,5 +1,8 @@
 """From a source to the state, and to what the screen looks at: the state itself, a copy held still, or a moment past."""
 
+from collections import deque
+
+from kvtop.alarms import Change, Report, Settings, Watch
 from kvtop.record import Place, Tape
 from kvtop.sources.base import LinkDown, LinkUp, Recorded, Rewound, Source, Unusable
 from kvtop.sources.replay import ReplaySource
@@ -9,13 +12,25 @@ from kvtop.state.moment import Moment
 
 
 class Feed:
-    """Drains a source into ``live``. ``shown`` is what views look at; while held it is a copy that stands still."""
+    """Drains a source into ``live``, past the alarms' watch. ``shown`` is what views look at; while held it is a copy that
+    stands still. ``report``: alarms to show of a ``state`` that is known already."""
 
-    def __init__(self, source: Source, state: EngineState | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        state: EngineState | None = None,
+        settings: Settings | None = None,
+        report: Report | None = None,
+    ) -> None:
         self.source = source
         self.replay = source if isinstance(source, ReplaySource) else None
         """The source where it is a recording: what can be stopped, sped up and gone about in."""
         self.live = state or EngineState()
+        self._watch = Watch(settings)
+        self._report = report
+        self._still_report = Report()
+        self._reports: deque[tuple[str | None, int, Report]] = deque(maxlen=KEPT_REPORTS)
+        """How alarms stood from which frame of which run on."""
         self.held_since: float | None = None
         self._still: EngineState | None = None
         self._past: Moment | None = None
@@ -55,6 +70,28 @@ class Feed:
             return self._past.now
         return now if self.replay is None else self.replay.time
 
+    @property
+    def alarms(self) -> Report:
+        """What is wrong: now, while the view is held too; or in the moment past that is shown."""
+        return self._still_report if self.past else self._report or self._watch.report
+
+    @property
+    def shown_alarms(self) -> Report:
+        """What was wrong in the state that is shown."""
+        return self._still_report if self.held else self.alarms
+
+    def take_alarms(self) -> list[Change]:
+        """Alarms that began or ended since the last call."""
+        changes = self._watch.take_changes()
+        if changes and self.live.seq is not None:
+            self._reports.append((self.live.run, self.live.seq, self._watch.report))
+        return changes
+
+    def _report_at(self, run: str | None, frame: int) -> Report:
+        """How alarms stood then, as the live watch has seen it."""
+        known = [report for of, seq, report in self._reports if of == run and seq <= frame]
+        return known[-1] if known else Report()
+
     def drain(self, now: float) -> Changes:
         """Takes over all that came since the last call; ``now``: the viewer's clock."""
         news: list[Changes] = []
@@ -66,11 +103,13 @@ class Feed:
             elif isinstance(item, Unusable):
                 news.append(self.live.unusable(item.count, item.note))
             elif isinstance(item, Recorded):
-                news.append(self.live.apply(item.frame, item.at))
+                news.append(self._watch.apply(self.live, item.frame, item.at))
             elif isinstance(item, Rewound):
                 news.append(self.live.begin_anew())
+                self._watch.begin_anew()
             else:
-                news.append(self.live.apply(item, now))
+                news.append(self._watch.apply(self.live, item, now))
+        news.append(self._watch.tick(self.live, now if self.replay is None else self.replay.time))
         if self.live.resync and now - self._asked_at > KEYFRAME_EVERY:
             self._asked_at = now
             self.source.request_keyframe()
@@ -92,6 +131,7 @@ class Feed:
         """From now on the view stands still; the live state goes on."""
         self._past = None
         self._still, self.held_since = frozen(self.live, self.time(now)), now
+        self._still_report = self.alarms
 
     def look(self, moment: Moment, now: float) -> None:
         """From now on the view shows ``moment``, which is over; the live state goes on."""
@@ -100,6 +140,7 @@ class Feed:
         state.past = True
         state.link, state.bye = self.live.link, self.live.bye
         self._still, self._past = state, moment
+        self._still_report = self._report_at(state.run, moment.place.seq)
         self.held_since = now - _seconds_between(state, self.live) - (self.live.age(now) or 0.0)
 
     def seek(self, place: Place, now: float) -> None:
@@ -119,6 +160,9 @@ class Feed:
     def let_go(self) -> None:
         self._still = self._past = self.held_since = None
 
+
+KEPT_REPORTS = 512
+"""Times at which alarms began or ended that are remembered, for looking back."""
 
 KEYFRAME_EVERY = 2.0
 """Seconds between two requests for a keyframe while frames do not join; a source may ask by itself too."""

@@ -14,6 +14,7 @@ from textual.keys import KEY_NAME_REPLACEMENTS, Keys, key_to_character
 from kvtop.app.keys import EVERYWHERE_NAME, SECTIONS
 from kvtop.errors import UserError, one_line
 from kvtop.term.keys import FIXED, Action, Actions, Section, key_of
+from panels.dialogs.alarms_screen import ALARMS
 from panels.dialogs.pager import PAGER
 
 _NAMED = {key.value for key in Keys} | set(KEY_NAME_REPLACEMENTS.values())
@@ -32,7 +33,7 @@ _SHOWN = {
     "home": "Home",
     "end": "End",
 }
-_ALONE = (EVERYWHERE_NAME, "dialogs", PAGER)
+_ALONE = (EVERYWHERE_NAME, "dialogs", PAGER, ALARMS)
 """Where the keys that work everywhere are not besides: while one is open, its own come first."""
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from kvtop.app.time_keys import TIME
 from kvtop.term.keys import Action, Section
+from panels.dialogs.alarms_screen import ALARM_ACTIONS, ALARMS
 from panels.dialogs.dialog import DIALOG_ACTIONS
 from panels.dialogs.pager import PAGER, PAGER_ACTIONS
 from panels.registry import PANELS
@@ -45,6 +46,13 @@ EVERYWHERE: tuple[Action, ...] = (
         "filter", ("slash",), "/", "show only some requests: chat, state:waiting, prompt>4k, wait>5s", footer="filter"
     ),
     Action("numbers", ("i",), "i", "what the numbers of this panel mean, and what they are now", footer="numbers"),
+    Action(
+        "alarms",
+        ("exclamation_mark",),
+        "!",
+        "alarms: what is wrong, whom it hits, what to try, what was checked",
+        footer="alarms",
+    ),
     Action("pause_engine", ("E",), "E", "pause or resume the engine (asks first)"),
     Action("reset_cache", ("R",), "R", "make the prefix cache forget everything (asks first)"),
     Action("compact", ("C",), "C", "compact the pool: move blocks together (asks first)"),
@@ -69,5 +77,6 @@ SECTIONS: tuple[Section, ...] = (
     *(Section(panel.NAME, panel.ACTIONS) for panel in PANELS if panel.ACTIONS),
     Section("dialogs", DIALOG_ACTIONS),
     Section(PAGER, PAGER_ACTIONS),
+    Section(ALARMS, ALARM_ACTIONS),
 )
 """In the order of the help."""

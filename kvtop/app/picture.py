@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
+from kvtop.alarms import Report
 from kvtop.app.app import KvtopApp
 from kvtop.app.commander import Commander
 from kvtop.app.engine_screen import EngineScreen
@@ -46,19 +47,26 @@ def screen_svg(
     depth: ColourDepth = ColourDepth.TRUECOLOR,
     paper: Paper = Paper.DARK,
     keys: Sequence[str] = (),
+    alarms: Report | None = None,
 ) -> str:
     """The screen as it shows ``state``, as SVG.
 
     ``size``: columns and rows; ``now``: the viewer's monotonic clock; ``keys``: pressed first, to show a dialog or
-    another colour mode.
+    another colour mode; ``alarms``: what the watch has found in it.
     """
-    return asyncio.run(_draw(state, size, now, depth, paper, keys))
+    return asyncio.run(_draw(state, size, now, depth, paper, keys, alarms))
 
 
 async def _draw(
-    state: EngineState, size: tuple[int, int], now: float, depth: ColourDepth, paper: Paper, keys: Sequence[str]
+    state: EngineState,
+    size: tuple[int, int],
+    now: float,
+    depth: ColourDepth,
+    paper: Paper,
+    keys: Sequence[str],
+    alarms: Report | None,
 ) -> str:
-    engine = EngineScreen(Feed(_StandStill(), state), Commander(None), now=lambda: now)
+    engine = EngineScreen(Feed(_StandStill(), state, report=alarms), Commander(None), now=lambda: now)
     app = KvtopApp([engine], depth=depth, look=Theme(paper), ticking=False)
     async with app.run_test(size=size) as pilot:
         app.tick()

@@ -1,8 +1,9 @@
 """How a user wants the screen to be."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from kvtop.alarms import Settings
 from kvtop.app.keymap import DEFAULT, Keymap
 from kvtop.term.depth import ColourDepth
 from kvtop.term.theme import AUTO, Theme
@@ -12,7 +13,8 @@ from kvtop.views.columns import NAMES
 @dataclass(frozen=True)
 class Preferences:
     """``ascii_only``: no characters beyond ASCII; ``depth``: None asks the environment; ``mouse``: whether clicks come
-    here; ``snapshot_folder``: None is the current one; ``columns``: of the requests table, in their order."""
+    here; ``snapshot_folder``: None is the current one; ``columns``: of the requests table, in their order; ``alarms``: their
+    thresholds; ``bell``: rings when a critical one begins; ``on_alarm``: what is run then (`kvtop.app.alerts.Alerts`)."""
 
     ascii_only: bool = False
     depth: ColourDepth | None = None
@@ -21,3 +23,6 @@ class Preferences:
     snapshot_folder: Path | None = None
     keymap: Keymap = DEFAULT
     columns: tuple[str, ...] = NAMES
+    alarms: Settings = field(default_factory=Settings)
+    bell: bool = False
+    on_alarm: str | None = None

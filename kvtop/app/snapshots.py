@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from kvtop.alarms import Report
 from kvtop.snapshot.files import write_snapshot
 from kvtop.state import EngineState
 
@@ -18,14 +19,23 @@ class SnapshotWriter:
         self._writing: list[threading.Thread] = []
         self._turn = threading.Lock()
 
-    def write(self, state: EngineState, folder: Path, picture: Callable[[], str], now: float, said: Said) -> None:
-        """``state`` stands still; ``picture`` makes the SVG; ``now``: the viewer's monotonic clock."""
+    def write(
+        self,
+        state: EngineState,
+        folder: Path,
+        picture: Callable[[], str],
+        now: float,
+        said: Said,
+        alarms: Report | None = None,
+    ) -> None:
+        """``state`` stands still, ``alarms`` are those in it; ``picture`` makes the SVG; ``now``: the viewer's monotonic
+        clock."""
 
         def write() -> None:
             try:
                 # One at a time: with two at work the screen's thread has its turn only when neither wants one.
                 with self._turn:
-                    written = write_snapshot(state, folder, picture(), now)
+                    written = write_snapshot(state, folder, picture(), now, alarms=alarms)
             except Exception as error:  # Whatever it is: a traceback would be written across the screen.
                 said(f"no snapshot: {str(error) or type(error).__name__}", "error")
             else:

@@ -121,7 +121,7 @@ def typed(axis: PolicyAxis | None, text: str) -> PolicyValue:
 
 
 def _policies(found: Found, options: argparse.Namespace) -> int:
-    state = watch(SocketSource(found.path), CATCH_UP, answer_within=options.timeout)
+    state = watch(SocketSource(found.path), CATCH_UP, answer_within=options.timeout).live
     if (other := now_of_another_run(found, state)) is not None:
         print(other, file=sys.stderr)
     axes = [] if state.hello is None else state.hello.axes

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kvtop.commands.alarms import alarm_lines, alarm_settings
 from kvtop.commands.child import EngineChild, Ready, require_engine, signal_name
 from kvtop.commands.preferences import preferences
 from kvtop.commands.progress import ProgressLine
@@ -19,6 +20,7 @@ from kvtop.protocol.places import PlaceError, socket_folder, valid_name
 from kvtop.sources.discover import search
 
 if TYPE_CHECKING:
+    from kvtop.alarms import Settings
     from kvtop.app.preferences import Preferences
 
 FIRST_KEYFRAME_WITHIN = 120.0
@@ -27,6 +29,7 @@ FIRST_KEYFRAME_WITHIN = 120.0
 
 def run(options: argparse.Namespace) -> int:
     choice = chosen(options)
+    thresholds = alarm_settings(choice)
     if not options.once:
         require_screen()
     require_engine()
@@ -41,7 +44,9 @@ def run(options: argparse.Namespace) -> int:
                 ready = child.wait_ready(progress, progress.note)
             finally:
                 progress.close()
-            return _watch_once(child, ready, options) if wanted is None else _watch_screen(child, ready, wanted)
+            if wanted is not None:
+                return _watch_screen(child, ready, wanted)
+            return _watch_once(child, ready, options, thresholds)
         finally:
             child.stop()
 
@@ -140,18 +145,22 @@ def _watch_screen(child: EngineChild, ready: Ready, wanted: "Preferences") -> in
     return result
 
 
-def _watch_once(child: EngineChild, ready: Ready, options: argparse.Namespace) -> int:
+def _watch_once(child: EngineChild, ready: Ready, options: argparse.Namespace, thresholds: "Settings") -> int:
     from kvtop.commands.watch import watch
     from kvtop.snapshot.document import dumps, snapshot_document
     from kvtop.sources.socket import SocketSource
 
     source = SocketSource(ready.socket)
-    state = watch(
-        source, options.seconds, keep_going=lambda: child.exit_code is None, answer_within=FIRST_KEYFRAME_WITHIN
+    feed = watch(
+        source,
+        options.seconds,
+        keep_going=lambda: child.exit_code is None,
+        answer_within=FIRST_KEYFRAME_WITHIN,
+        thresholds=thresholds,
     )
     if child.exit_code is not None:
         raise UserError(f"the engine did not last {options.seconds:g} s: {child.obituary()}", f"its log: {child.log}")
-    document = snapshot_document(state, time.time(), time.monotonic())
+    document = snapshot_document(feed.live, time.time(), time.monotonic(), feed.alarms)
     sys.stdout.write(dumps(document) if options.json else _summary(document))
     return 1 if document["ledger_violations"] or document["contradictions"] else 0
 
@@ -174,4 +183,5 @@ def _summary(document: dict[str, Any]) -> str:
     """A few lines for a person; programs ask for --json."""
     lines = [one_line(f"{document['model']['name']} on {document['device']}: {document['workload'] or 'no workload'}")]
     lines += [f"{number(document[name]):>10}  {label}" for name, label in _SUMMARY]
+    lines += alarm_lines(document["alarms"])
     return "\n".join(lines) + "\n"

@@ -20,6 +20,7 @@ def preferences(chosen: Chosen) -> "Preferences":
     prepare_environment()  # before Textual reads it
     from kvtop.app.keymap import KeymapError, keymap
     from kvtop.app.preferences import Preferences
+    from kvtop.commands.alarms import alarm_settings
 
     settings = chosen.settings
     try:
@@ -34,6 +35,9 @@ def preferences(chosen: Chosen) -> "Preferences":
         snapshot_folder=_folder(settings.snapshot_folder),
         keymap=keys,
         columns=_columns(chosen),
+        alarms=alarm_settings(chosen),
+        bell=settings.bell,
+        on_alarm=settings.on_alarm,
     )
 
 

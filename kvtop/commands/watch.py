@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 
+from kvtop.alarms import Settings
 from kvtop.app.feed import Feed
 from kvtop.errors import UserError, one_line
 from kvtop.sources.base import Source
@@ -28,13 +29,16 @@ def watch(
     *,
     keep_going: Callable[[], bool] = lambda: True,
     answer_within: float = ANSWER_WITHIN,
-) -> EngineState:
-    """What an engine does for ``seconds`` from its first keyframe on. Closes the source.
+    thresholds: Settings | None = None,
+) -> Feed:
+    """What an engine does for ``seconds`` from its first keyframe on, with the alarms in it. Closes the source.
+
+    ``thresholds``: of the alarms.
 
     Ends earlier when ``keep_going`` says so. Raises `UserError` where no keyframe came within ``answer_within`` seconds,
     or where the link fails for good.
     """
-    feed = Feed(source)
+    feed = Feed(source, settings=thresholds)
     state = feed.live
     source.start()
     try:
@@ -56,7 +60,7 @@ def watch(
             now = time.monotonic()
     finally:
         source.close()
-    return state
+    return feed
 
 
 def glance(sources: Sequence[Source], within: float) -> list[EngineState]:

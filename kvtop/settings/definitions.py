@@ -261,6 +261,25 @@ class Settings:
     snapshot_folder: str | None = _set(
         "text", None, "where the key for snapshots writes them; `~` is the home folder", unset="the current folder"
     )
+    alarm: tuple[str, ...] | None = _set(
+        "texts",
+        None,
+        "thresholds of alarms, and which are off: `preemption_storm.window_s=30`, `tier_thrash=off`; docs/alarms.md lists them",
+        unset="those of docs/alarms.md",
+        option="--alarm",
+        metavar="NAME.THRESHOLD=VALUE",
+    )
+    bell: bool = _set(
+        "switch", False, "ring the terminal's bell when a critical alarm begins", option="--bell", flag=True
+    )
+    on_alarm: str | None = _set(
+        "text",
+        None,
+        "a command, run by sh when an alarm begins and when it is over, with the alarm as a line of JSON on its standard input",
+        unset="nothing is run",
+        option="--on-alarm",
+        metavar="COMMAND",
+    )
     keys: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
 

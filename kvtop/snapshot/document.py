@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kvtop import __version__
+from kvtop.alarms import Report
+from kvtop.alarms.report import alarm_document
 from kvtop.protocol import ROUTINE_EVENTS, Durations, Event, Hello, TierLevel
 from kvtop.state import BlockArrays, EngineState, LogEntry, RequestRow
 from kvtop.state.ledger import check
@@ -45,8 +47,9 @@ _TOLD_ELSEWHERE = {"iteration", "batch_size_by_iteration", "ledger_violations"}
 """Numbers at the top of the document that are not among its headlines."""
 
 
-def snapshot_document(state: EngineState, wall: float, now: float) -> dict[str, Any]:
+def snapshot_document(state: EngineState, wall: float, now: float, alarms: Report | None = None) -> dict[str, Any]:
     """The snapshot of ``state``; ``wall`` is Unix seconds, ``now`` the viewer's monotonic clock that fed the state.
+    ``alarms``: what the watch has found in it.
 
     ``state`` is only read: any thread may do this with one that stands still (`kvtop.state.freeze.frozen`).
     Raises ValueError where no engine has been heard yet.
@@ -73,6 +76,7 @@ def snapshot_document(state: EngineState, wall: float, now: float) -> dict[str, 
         "iteration_ms": _durations(state),
         "ledger_violations": state.counters.get("ledger_violations"),
         "contradictions": check(state),
+        "alarms": None if alarms is None else [alarm_document(check, mono) for check in alarms.checks],
         "batch_size_by_iteration": list(state.batches),
         "requests": _requests(state, hello, mono),
         "events": [_event(entry) for entry in chosen_events(list(state.events))],

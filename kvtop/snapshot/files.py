@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kvtop.alarms import Report
 from kvtop.errors import UserError
 from kvtop.snapshot.document import pieces, snapshot_document
 from kvtop.state import EngineState
@@ -33,16 +34,21 @@ class NameTakenError(UserError):
 
 
 def write_snapshot(
-    state: EngineState, folder: Path, svg: str | None, now: float, wall: float | None = None
+    state: EngineState,
+    folder: Path,
+    svg: str | None,
+    now: float,
+    wall: float | None = None,
+    alarms: Report | None = None,
 ) -> list[Path]:
     """Writes the snapshot of ``state`` into ``folder`` under a name of its own and returns the files.
 
     ``svg``: the screen, to be written beside it. ``now``: the viewer's monotonic clock; ``wall``: Unix seconds, by
-    default of this moment. ``state`` is only read: with one that stands still any thread may do this.
+    default of this moment. ``alarms``: what the watch has found in it. ``state`` is only read: with one that stands still any thread may do this.
     Raises UserError where the files cannot be written, ValueError where no engine has been heard yet.
     """
     wall = time.time() if wall is None else wall
-    document = snapshot_document(state, wall, now)
+    document = snapshot_document(state, wall, now, alarms)
     assert state.hello is not None
     return save_new(document, folder, state.hello.engine.name, wall, svg)
 

@@ -14,9 +14,10 @@ NO_BLOCKS: Indices = np.empty(0, dtype=np.int64)
 
 
 class Marker(NamedTuple):
-    """A line in the event log that the viewer wrote itself: frames missed, link lost, engine restarted, a clock that jumped."""
+    """A line in the event log that the viewer wrote itself: frames missed, link lost, engine restarted, a clock that
+    jumped, an alarm that began or ended."""
 
-    kind: Literal["gap", "link", "restart", "clock"]
+    kind: Literal["gap", "link", "restart", "clock", "alarm"]
     wall: float | None
     iteration: int | None
     severity: str

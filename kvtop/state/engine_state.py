@@ -152,6 +152,11 @@ class EngineState:
         self.bad_note = note
         return Changes(numbers=True)
 
+    def note(self, marker: Marker) -> Changes:
+        """Enters a mark of the viewer's own into the log."""
+        self.events.append(marker)
+        return Changes(events=[marker])
+
     def link_up(self, now: float) -> Changes:
         """The source is connected (its frames follow)."""
         self.link = Link(up=True, since=now)

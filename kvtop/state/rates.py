@@ -20,11 +20,14 @@ TRACKED = tuple(Counters.model_fields)
 class Rates:
     """Totals by the engine's monotonic clock. A total that falls, or time that goes back, starts it anew.
 
-    ``tracked``: the totals kept; None keeps whatever it is given.
+    ``tracked``: the totals kept; None keeps whatever it is given. ``keep``: for so many seconds, in samples ``spacing``
+    seconds apart at least.
     """
 
-    def __init__(self, tracked: Sequence[str] | None = TRACKED) -> None:
-        self._tracked = tracked
+    def __init__(
+        self, tracked: Sequence[str] | None = TRACKED, *, keep: float = KEEP_SECONDS, spacing: float = SPACING
+    ) -> None:
+        self._tracked, self._keep, self._spacing = tracked, keep, spacing
         self._times: deque[float] = deque()
         self._totals: deque[dict[str, int]] = deque()
 
@@ -40,17 +43,17 @@ class Rates:
             last = self._totals[-1]
             if mono < self._times[-1] or any(value < last.get(name, value) for name, value in totals.items()):
                 self.clear()
-        if len(self._times) > 1 and mono - self._times[-2] < SPACING:
+        if len(self._times) > 1 and mono - self._times[-2] < self._spacing:
             self._times.pop()
             self._totals.pop()
         self._times.append(mono)
         self._totals.append(totals)
-        while len(self._times) > 1 and self._times[1] < mono - KEEP_SECONDS:
+        while len(self._times) > 1 and self._times[1] < mono - self._keep:
             self._times.popleft()
             self._totals.popleft()
 
-    def _delta(self, name: str, mono_now: float, window: float) -> tuple[int, float] | None:
-        """``(increase, seconds)`` over the last ``window``, shorter where less is known."""
+    def increase(self, name: str, mono_now: float, window: float) -> tuple[int, float] | None:
+        """``(increase, seconds)`` over the last ``window``, shorter where less is known; None as for `per_second`."""
         if not self._times:
             return None
         place = bisect_right(self._times, mono_now - window) - 1
@@ -69,7 +72,7 @@ class Rates:
 
     def per_second(self, name: str, mono_now: float | None, window: float = 5.0) -> float | None:
         """Increase of the counter a second; None while unknown (just started, just restarted, not exposed)."""
-        delta = None if mono_now is None else self._delta(name, mono_now, window)
+        delta = None if mono_now is None else self.increase(name, mono_now, window)
         return None if delta is None else delta[0] / delta[1]
 
     def per_minute(self, name: str, mono_now: float | None, window: float = 60.0) -> float | None:
@@ -80,8 +83,8 @@ class Rates:
         """Share of looked-up prompt tokens found in the prefix cache; None when none was looked up."""
         if mono_now is None:
             return None
-        queries = self._delta("prefix_query_tokens", mono_now, window)
-        hits = self._delta("prefix_hit_tokens", mono_now, window)
+        queries = self.increase("prefix_query_tokens", mono_now, window)
+        hits = self.increase("prefix_hit_tokens", mono_now, window)
         if queries is None or hits is None or queries[0] <= 0:
             return None
         return hits[0] / queries[0]

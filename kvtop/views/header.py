@@ -1,9 +1,11 @@
 """Who is being watched, whether what one sees is live, under which policies it runs, and how fast."""
 
+from kvtop.alarms import Report
 from kvtop.record.playback import UNBOUNDED, Playback
 from kvtop.state import EngineState, Summary
 from kvtop.state.ledger import contradictions
 from kvtop.state.rates import Rates
+from kvtop.views.alarms import alarm_forms, alarm_row
 from kvtop.views.definition import LONG_WINDOW, RATE_WINDOW
 from kvtop.views.fit import Part, Span, cut, fit, line, part
 from kvtop.views.format import age, called, clock, count, day, percent, plural, rate, seconds, serial, short
@@ -20,12 +22,22 @@ JUMP_SHOWN_S = 60.0
 
 
 def header_rows(
-    state: EngineState, now: float, width: int, glyphs: Glyphs = UNICODE, *, held: float | None = None
+    state: EngineState,
+    now: float,
+    width: int,
+    glyphs: Glyphs = UNICODE,
+    *,
+    held: float | None = None,
+    alarms: Report | None = None,
 ) -> list[Row]:
-    """Three rows, four with a warning or notice of the engine. ``held``: seconds for which the view is held still."""
-    rows = [_identity(state, now, width, held), _policies(state, now, width), _speed(state, now, width)]
+    """Three rows, four with an alarm, or a warning or notice of the engine. ``held``: seconds for which the view is held
+    still."""
+    alarms = alarms or Report()
+    rows = [_identity(state, now, width, held, alarms), _policies(state, now, width), _speed(state, now, width)]
     if state.status is not None and state.status.warning:
         rows.append(_warning(state, now, width))
+    elif (alarm := alarm_row(alarms, state, now, width)) is not None:
+        rows.append(alarm)
     elif state.hello is not None and state.hello.notice:
         rows.append(line([("! ", Role.WARN), (clean(state.hello.notice, 500), Role.WARN)], width))
     return glyphs.rows(rows)
@@ -42,9 +54,9 @@ def _warning(state: EngineState, now: float, width: int) -> Row:
 # -- line 1: who, on what, live or not ----------------------------------------------------------------------------
 
 
-def _identity(state: EngineState, now: float, width: int, held: float | None) -> Row:
+def _identity(state: EngineState, now: float, width: int, held: float | None, alarms: Report) -> Row:
     hello = state.hello
-    right = part(99, *link_forms(state, now, held))
+    right = part(99, *_with_alarms(alarm_forms(alarms, state, now, width), link_forms(state, now, held)))
     if hello is None:
         return fit([part(9, (("kvtop", Role.TITLE),))], width, right)
     name, kind = clean(hello.engine.name, 128), clean(hello.engine.kind, 64)
@@ -61,7 +73,8 @@ def _identity(state: EngineState, now: float, width: int, held: float | None) ->
         parts.append(part(90, (("RANDOM WEIGHTS", Role.BAD),), (("RANDOM", Role.BAD),)))
     if hello.device:
         device = clean(hello.device, 128)
-        parts.append(part(20, *_distinct([((short(device, n), Role.TEXT),) for n in (32, 16, 8)]), ""))
+        # Lighter than the model's name, which is never shortened for it.
+        parts.append(part(7, *_distinct([((short(device, n), Role.TEXT),) for n in (32, 16, 8)]), ""))
     if hello.attention:
         parts.append(part(10, f"{clean(hello.attention, 24)} attention", clean(hello.attention, 16), ""))
     if hello.model.weight_dtype:
@@ -69,6 +82,14 @@ def _identity(state: EngineState, now: float, width: int, held: float | None) ->
     if hello.geometry.cache_dtype:
         parts.append(part(7, f"KV {clean(hello.geometry.cache_dtype, 16)}", ""))
     return fit(parts, width, right)
+
+
+def _with_alarms(alarms: list[Span], link: list[tuple[Span, ...]]) -> list[tuple[Span, ...]]:
+    """Both beside each other. The words of an alarm give way first, then those of the link; neither goes."""
+    if not alarms:
+        return link
+    forms = [*((alarm, link[0]) for alarm in alarms), *((alarms[-1], form) for form in link[1:])]
+    return [(alarm, (" · ", Role.DIM), *form) for alarm, form in forms]
 
 
 def _distinct(forms: list[tuple[Span, ...]]) -> list[tuple[Span, ...]]:

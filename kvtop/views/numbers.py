@@ -134,6 +134,15 @@ HEADER = Section(
         Number("iteration", "iterations", ("counters.iterations",), window=SINCE_START, file="iteration"),
         Number("it/s", "iterations/s", ("counters.iterations",), window=LAST_5_S, file="rates.iterations"),
         Term(
+            "nothing wrong: 7 of 8 checks, 7 of 8 checks fine",
+            "no alarm fires, and so many of the kinds of trouble could be checked; the page of alarms says which not, and why",
+        ),
+        Term(
+            "! ALARM",
+            "what fires, the worst first, for how long, and how many more; the page of alarms has evidence, victim and what to "
+            "try. It is over when it has not been so for a while, each alarm its own",
+        ),
+        Term(
             "STUCK",
             "the engine's watchdog: work waits and nothing comes of it, for how long, and which way of standing still it is",
         ),

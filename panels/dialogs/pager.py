@@ -47,12 +47,16 @@ def keys_row(keys: Actions) -> Row:
 
 
 class TextScreen(Screen[None]):
-    """A text over the whole terminal, with its ``keys``. ``close_keys``: further ones that close it."""
+    """A text over the whole terminal, with its ``keys``. ``close_keys``: further ones that close it. A ``live`` one shows what
+    goes on, and is to be told to `reload`."""
 
     BINDINGS = bindings(PAGER_ACTIONS, PAGER)
 
-    def __init__(self, *, close_keys: tuple[str, ...], glyphs: Glyphs, keys: Actions = PAGER_ACTIONS) -> None:
+    def __init__(
+        self, *, close_keys: tuple[str, ...], glyphs: Glyphs, keys: Actions = PAGER_ACTIONS, live: bool = False
+    ) -> None:
         super().__init__(classes="pager")
+        self.live = live
         self.foot = keys_row(keys)
         self._close_keys, self._glyphs = close_keys, glyphs
 
@@ -64,9 +68,12 @@ class TextScreen(Screen[None]):
     def action_close(self) -> None:
         self.dismiss()
 
+    def reload(self) -> None:
+        """Draws it anew from what there is to see now."""
+
 
 class PagerScreen(TextScreen):
-    """Long texts of which only one page is made at a time. A ``live`` one is to be told to `reload`."""
+    """Long texts of which only one page is made at a time."""
 
     def __init__(
         self,
@@ -78,9 +85,8 @@ class PagerScreen(TextScreen):
         glyphs: Glyphs = UNICODE,
         keys: Actions = PAGER_ACTIONS,
     ) -> None:
-        super().__init__(close_keys=close_keys, glyphs=glyphs, keys=keys)
+        super().__init__(close_keys=close_keys, glyphs=glyphs, keys=keys, live=live)
         self._heading, self._content = title, content
-        self.live = live
         self._first = 0
         self._total = 0
         self._height = 1

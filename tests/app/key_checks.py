@@ -7,6 +7,7 @@ from textual.containers import VerticalScroll
 
 from kvtop.state import EngineState
 from kvtop.views.format import ends
+from panels.dialogs.alarms_screen import AlarmsScreen
 from panels.dialogs.dialog import Dialog
 from panels.dialogs.help_screen import HelpScreen
 from panels.dialogs.pager import PagerScreen, TextScreen
@@ -333,6 +334,37 @@ def _goes_in_dialog(before: tuple[str, ...], shows: str) -> Check:
     return check
 
 
+async def _opens_alarms(b: Bench, key: str) -> None:
+    await b.press(key)
+    assert isinstance(b.app.screen, AlarmsScreen)
+    assert "blocks whose owner is gone" in b.text("page")
+    await b.press(key)
+    assert b.app.screen is b.screen
+
+
+async def _closes_alarms(b: Bench, key: str) -> None:
+    await b.press("exclamation_mark", key)
+    assert b.app.screen is b.screen
+
+
+async def _jumps_to_a_victim(b: Bench, key: str) -> None:
+    for _ in range(30):
+        await b.tick(0.5)  # nothing comes
+    await b.press("exclamation_mark", key)
+    assert b.app.screen is b.screen
+    assert "it hits demo as a whole" in b.text("footer")
+
+
+def _chooses_alarm(before: str, title: str) -> Check:
+    async def check(b: Bench, key: str) -> None:
+        await b.iterate(25)
+        await b.press("exclamation_mark", *before)
+        await b.press(key)
+        assert f"▸ {title}" in b.text("page")
+
+    return check
+
+
 async def _closes_help(b: Bench, key: str) -> None:
     for opens in (("question_mark",), ("2", "g", "enter")):
         await b.press(*opens)
@@ -368,6 +400,7 @@ CHECKS: dict[tuple[str, str], Check] = {
     ("everywhere", "colour"): _colour,
     ("everywhere", "filter"): _filter,
     ("everywhere", "numbers"): _numbers,
+    ("everywhere", "alarms"): _opens_alarms,
     ("everywhere", "pause_engine"): _pause_engine,
     ("everywhere", "reset_cache"): _reset_cache,
     ("everywhere", "compact"): _compact,
@@ -432,5 +465,13 @@ CHECKS: dict[tuple[str, str], Check] = {
     ("help and tables", "page_up"): _scrolls_help(("j", "space"), lambda page, last: 1),
     ("help and tables", "top"): _scrolls_help(("space",), lambda page, last: 0),
     ("help and tables", "bottom"): _scrolls_help((), lambda page, last: last),
+    ("alarms", "close"): _closes_alarms,
+    ("alarms", "jump"): _jumps_to_a_victim,
+    ("alarms", "down"): _chooses_alarm("", "no progress"),
+    ("alarms", "up"): _chooses_alarm("G", "tier thrash"),
+    ("alarms", "page_down"): _chooses_alarm("", "blocks whose owner is gone"),
+    ("alarms", "page_up"): _chooses_alarm("G", "head can never fit"),
+    ("alarms", "top"): _chooses_alarm("G", "stale data"),
+    ("alarms", "bottom"): _chooses_alarm("", "hit rate collapse"),
     ("dialogs", "transition"): _goes_in_dialog(("P", "enter", "k", "enter"), "● preempt"),
 }

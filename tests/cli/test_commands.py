@@ -14,9 +14,10 @@ import pytest
 
 from kvtop.commands.ctl import allows, never_right, typed
 from kvtop.commands.verbs import VERBS
-from kvtop.protocol import Abort, Command, Compact, Pin, PolicyAxis, SetPolicy
+from kvtop.protocol import Abort, Command, Compact, Keyframe, Pin, PolicyAxis, SetPolicy
 from kvtop.protocol.commands import COMMANDS
-from tests.cli.fakes import SECRET, FakeEngine, fake_hello
+from tests.cli import fakes
+from tests.cli.fakes import SECRET, FakeEngine, fake_hello, fake_keyframe
 from tests.cli.run import assert_one_line, environment, kvtop
 
 
@@ -286,6 +287,36 @@ def test_snapshot_to_stdout(folder: Path, engine: FakeEngine) -> None:
     assert document["rates"]["decode_tokens"] > 0
     assert len(document["batch_size_by_iteration"]) > 3
     assert SECRET not in done.stdout
+
+
+def test_a_snapshot_that_contradicts_itself_is_written_and_said_to(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lying(seq: int = 10) -> Keyframe:
+        said = fake_keyframe(seq)
+        return said.model_copy(update={"gauges": said.gauges.model_copy(update={"kv_blocks_active": 5})})
+
+    monkeypatch.setattr(fakes, "fake_keyframe", lying)
+    with FakeEngine(folder):
+        done = kvtop(folder, "snapshot", "-", "--watch", "0.3")
+    assert done.returncode == 1
+    document = json.loads(done.stdout)
+    assert f"contradiction: {document['contradictions'][0]}\n" in done.stderr
+    assert "alarm: ledger violation: " in done.stderr
+    assert next(alarm["state"] for alarm in document["alarms"] if alarm["alarm"] == "ledger_violation") == "firing"
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("preemption_strom.least=3", "did you mean preemption_storm?"),
+        ("preemption_storm.most=3", "it has for_s, hold_s, window_s, least"),
+        ("preemption_storm.least=-3", "from 2 to"),
+        ("stale_data", "is not NAME.THRESHOLD=VALUE"),
+    ],
+)
+def test_a_threshold_that_there_is_not_is_refused_with_those_there_are(folder: Path, value: str, says: str) -> None:
+    assert_one_line(kvtop(folder, "attach", "nobody", "--alarm", value), 2, says)
 
 
 def test_snapshot_into_a_folder(folder: Path, engine: FakeEngine) -> None:

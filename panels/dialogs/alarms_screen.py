@@ -1,0 +1,123 @@
+"""The page of all alarms: what fires with its evidence, what was checked, what cannot be; Enter goes to the victim."""
+
+from collections.abc import Callable
+
+from textual import events
+from textual.app import ComposeResult
+
+from kvtop.alarms import Check, Report, Victim
+from kvtop.state import EngineState
+from kvtop.term.cell_panel import CellPanel
+from kvtop.term.keys import Action, Actions, bindings, key_of, scrolling
+from kvtop.views.alarms import check_rows, listed, summary
+from kvtop.views.glyphs import UNICODE, Glyphs
+from kvtop.views.rows import Role, Row, RowBuilder
+from panels.dialogs.pager import TextScreen
+from panels.panel import title_row
+
+ALARMS = "alarms"
+ALARM_ACTIONS = (
+    Action("close", ("q", "escape"), "q Esc", "close it, as does the key that opened it"),
+    Action("jump", ("enter",), "Enter", "close it and go to the victim of this alarm"),
+    *scrolling("alarm"),
+)
+
+_BLANK = Row("", b"")
+
+
+class AlarmsScreen(TextScreen):
+    """``look``: what there is to see now, with the viewer's clock; ``jump``: goes to a victim, after this has closed."""
+
+    BINDINGS = bindings(ALARM_ACTIONS, ALARMS)
+
+    def __init__(
+        self,
+        look: Callable[[], tuple[Report, EngineState, float]],
+        jump: Callable[[Victim], None],
+        *,
+        close_keys: tuple[str, ...],
+        glyphs: Glyphs = UNICODE,
+        keys: Actions = ALARM_ACTIONS,
+    ) -> None:
+        super().__init__(close_keys=close_keys, glyphs=glyphs, keys=keys, live=True)
+        self._look, self._jump = look, jump
+        self._chosen: str | None = None
+        """The name of the chosen check: it stays chosen wherever it goes in the list."""
+        self._first = 0
+        foot = RowBuilder().add(f"  {key_of(keys, 'down')} {key_of(keys, 'up')}", Role.KEY).add(" choose  ", Role.DIM)
+        foot.add(key_of(keys, "jump"), Role.KEY).add(" go to the victim  ", Role.DIM)
+        self.foot = foot.add(key_of(keys, "close"), Role.KEY).add(" close", Role.DIM).row()
+
+    def compose(self) -> ComposeResult:
+        yield CellPanel(id="page")
+
+    def on_resize(self, _event: events.Resize) -> None:
+        self.reload()
+
+    def _place(self, checks: list[Check]) -> int:
+        return next((place for place, check in enumerate(checks) if check.name == self._chosen), 0)
+
+    def reload(self) -> None:
+        """Draws what there is to see now, the chosen one in sight."""
+        width, height = self.app.size
+        if width < 20 or height < 4:
+            return
+        report, state, now = self._look()
+        checks = listed(report)
+        chosen = self._place(checks)
+        rows: list[Row] = []
+        starts = []
+        for place, check in enumerate(checks):
+            starts.append(len(rows))
+            rows += check_rows(check, state, now, width - 2, chosen=place == chosen, glyphs=self._glyphs)
+            rows.append(_BLANK)
+        room = height - 2
+        if checks:
+            top, end = starts[chosen], starts[chosen + 1] if chosen + 1 < len(checks) else len(rows)
+            if end > self._first + room:
+                self._first = end - room
+            self._first = min(self._first, top)
+        self._first = max(0, min(self._first, len(rows) - room))
+        body = rows[self._first : self._first + room]
+        body += [_BLANK] * (room - len(body))
+        heading = title_row("alarms", width, False, note=summary(report))
+        self.query_one("#page", CellPanel).show(self._glyphs.rows([heading, *body, self.foot]))
+
+    def _move(self, by: int) -> None:
+        checks = listed(self._look()[0])
+        if checks:
+            self._chosen = checks[max(0, min(self._place(checks) + by, len(checks) - 1))].name
+            self.reload()
+
+    def action_down(self) -> None:
+        self._move(1)
+
+    def action_up(self) -> None:
+        self._move(-1)
+
+    def action_page_down(self) -> None:
+        self._move(3)
+
+    def action_page_up(self) -> None:
+        self._move(-3)
+
+    def action_top(self) -> None:
+        self._move(-1000)
+
+    def action_bottom(self) -> None:
+        self._move(1000)
+
+    def on_mouse_scroll_down(self, _event: events.MouseScrollDown) -> None:
+        self._move(1)
+
+    def on_mouse_scroll_up(self, _event: events.MouseScrollUp) -> None:
+        self._move(-1)
+
+    def action_jump(self) -> None:
+        checks = listed(self._look()[0])
+        finding = checks[self._place(checks)].finding if checks else None
+        if finding is None or finding.victim is None:
+            self.notify("this one has no victim to go to", severity="warning", markup=False)
+            return
+        self.dismiss()
+        self.app.call_later(self._jump, finding.victim)
