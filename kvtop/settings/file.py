@@ -108,13 +108,14 @@ def parse(text: str, path: str) -> SettingsFile:
     import tomllib
 
     lines = lines_of(text)
+    if lines.too_deep is not None:
+        raise wrong(f"{path}:{lines.too_deep}", "is nested too deep")
     try:
-        document = tomllib.loads(text)
+        return _Reader(path, lines).file(tomllib.loads(text))
     except RecursionError:
         raise wrong(path, "is nested too deep") from None
     except ValueError as error:
         raise _syntax(error, text, path, lines) from None
-    return _Reader(path, lines).file(document)
 
 
 def _syntax(error: ValueError, text: str, path: str, lines: Lines) -> UserError:

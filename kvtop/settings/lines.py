@@ -8,16 +8,21 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+DEEPEST = 32
+"""Names with dots between. A document with more of them is looked at no further: what reads it takes gigabytes for a long row."""
+
 Path = tuple[str | int, ...]
 """Names of tables and of the key; in lists, places."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """``of``: the line, from 1, of each key and table, where it is named first; ``entries``: all of them, in order."""
+    """``of``: the line, from 1, of each key and table, where it is named first; ``entries``: all of them, in order;
+    ``too_deep``: the line of a key of more than `DEEPEST` names."""
 
     of: Mapping[Path, int]
     entries: tuple[tuple[int, Path], ...]
+    too_deep: int | None = None
 
     def line(self, *path: str | int) -> int | None:
         """The line of a key, or of the table it is in."""
@@ -40,7 +45,7 @@ def lines_of(text: str) -> Lines:
     for line, path in scanner.entries:
         for length in range(1, len(path) + 1):
             first.setdefault(path[:length], line)
-    return Lines(first, tuple(scanner.entries))
+    return Lines(first, tuple(scanner.entries), scanner.too_deep)
 
 
 class _Scanner:
@@ -48,6 +53,7 @@ class _Scanner:
         self.text = text.replace("\r\n", "\n") + "\n"
         self.at, self.line = 0, 1
         self.entries: list[tuple[int, Path]] = []
+        self.too_deep: int | None = None
         self._lists: dict[Path, int] = {}
 
     @property
@@ -124,6 +130,9 @@ class _Scanner:
             self.blanks()
             if self.next != ".":
                 return tuple(parts)
+            if len(parts) >= DEEPEST:
+                self.too_deep = self.line
+                raise ValueError
             self.step()
 
     def bare(self) -> str:

@@ -78,6 +78,9 @@ def test_a_file_says_what_it_sets_and_on_which_lines() -> None:
         ("mouse = " + "1" * 200, "1: mouse: a number of so many digits is not on or off"),
         ("mouse = " + "[" * 5000 + "]" * 5000, "is nested too deep"),
         ("theme = '" + "x" * 500 + "'", "1: theme: 'xxxx"),
+        ("\n" + "a." * 30_000 + "a = 1", "2: is nested too deep"),
+        ("[keys]\n" + "'a' . " * 10_000 + "a = 1", "2: is nested too deep"),
+        ("a = {" + "a." * 30_000 + "a = 1}", "1: is nested too deep"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_one_line_with_its_place(text: str, says: str) -> None:
