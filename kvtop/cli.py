@@ -243,6 +243,7 @@ def _add_config(commands: "argparse._SubParsersAction[_Parser]") -> None:
     what = config.add_mutually_exclusive_group()
     what.add_argument("--show", action="store_true", help="show what holds (the default)")
     what.add_argument("--check", metavar="FILE", help="check a file of settings, every profile of it")
+    what.add_argument("--profiles", action="store_true", help="print the names of the profiles, and nothing else")
     what.add_argument("--example", action="store_true", help="print a file in which every setting is explained")
     _json_option(config)
     add_settings(config)

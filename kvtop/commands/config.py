@@ -3,9 +3,10 @@
 import argparse
 import json
 import os
+import re
 
 from kvtop.commands.preferences import preferences
-from kvtop.commands.settings_options import FILE_VARIABLE, chosen
+from kvtop.commands.settings_options import FILE_VARIABLE, chosen, settings_file
 from kvtop.commands.table import table
 from kvtop.errors import UserError, one_line
 from kvtop.settings.definitions import DEFINITIONS, quoted
@@ -21,6 +22,8 @@ def run(options: argparse.Namespace) -> int:
         from kvtop.app.keymap import written_keys
 
         print(example(written_keys()), end="")
+    elif options.profiles:
+        print("".join(f"{name}\n" for name in profiles(options)), end="")
     elif options.check is not None:
         check(options.check)
         print(f"{one_line(options.check)}: as it should be")
@@ -29,6 +32,15 @@ def run(options: argparse.Namespace) -> int:
         preferences(choice)  # the keys of actions are checked there
         print(json.dumps(_document(choice), indent=1) if options.json else _shown(choice))
     return 0
+
+
+def profiles(options: argparse.Namespace) -> list[str]:
+    """For completion: names that are one word in every shell. What is wrong is nothing to be told here."""
+    try:
+        file = settings_file(options, os.environ)
+    except UserError:
+        return []
+    return [name for name in (file.profiles if file is not None else ()) if re.fullmatch(r"[\w.][\w.-]*", name)]
 
 
 def check(path: str) -> None:

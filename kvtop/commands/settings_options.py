@@ -4,7 +4,7 @@ import argparse
 import os
 from collections.abc import Callable, Mapping
 
-from kvtop.settings.definitions import DEFINITIONS, Definition, Value
+from kvtop.settings.definitions import DEFINITIONS, PROFILE, Definition, Value
 from kvtop.settings.file import Given, SettingsFile, default_path, read_file
 from kvtop.settings.resolve import Chosen, choose
 
@@ -32,10 +32,11 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 def chosen(options: argparse.Namespace, env: Mapping[str, str] = os.environ) -> Chosen:
     """What holds. Raises `UserError`, exit code 2."""
-    return choose(env, _given(options), _file(options, env))
+    return choose(env, _given(options), settings_file(options, env))
 
 
-def _file(options: argparse.Namespace, env: Mapping[str, str]) -> SettingsFile | None:
+def settings_file(options: argparse.Namespace, env: Mapping[str, str]) -> SettingsFile | None:
+    """What was read; None: there is no file, or none is wanted. Raises `UserError`, exit code 2."""
     if getattr(options, "no_config", False):
         return None
     named = getattr(options, "config", None) or env.get(FILE_VARIABLE)
@@ -94,6 +95,8 @@ def _add(group: argparse._ArgumentGroup, definition: Definition) -> None:
             help=f"{told}{among} (default: {default})",
         )
         argument.completions = definition.words  # type: ignore[attr-defined]
+        if definition is PROFILE:
+            argument.kind = "profiles"  # type: ignore[attr-defined]
     for option, value in definition.shorthands.items():
         one.add_argument(
             option,

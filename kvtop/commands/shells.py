@@ -1,6 +1,6 @@
 """Scripts by which shells complete ``kvtop``: tables of what can follow, and the few lines that look it up.
 
-Everything but the names of running engines stands in the script; for those it asks ``kvtop ls --names``. bash and zsh get
+Everything but names of running engines and of profiles stands in the script; for those it asks kvtop. bash and zsh get
 one script in the part of their languages that both have, apart from how what was found is handed to them.
 """
 
@@ -10,7 +10,9 @@ from typing import Final
 
 from kvtop.commands.tree import Argument, Command
 
-_ENGINES: Final = "kvtop ls --names 2>/dev/null"
+_ASKED: Final = {"engines": "kvtop ls --names 2>/dev/null", "profiles": "kvtop config --profiles 2>/dev/null"}
+"""What tells the names that are not known in advance."""
+
 _ABOUT: Final = "# Completion of kvtop for {shell}, printed by: kvtop completion {shell}"
 
 
@@ -91,11 +93,12 @@ _kvtop_look() {
   case $kind in
     (words) _kvtop_found=$(echo ${takes#* } | tr ' ' '\n') ;;
     (engines) _kvtop_found=$(ENGINES) ;;
+    (profiles) _kvtop_found=$(PROFILES) ;;
     (files) return 1 ;;
   esac
   return 0
 }
-""".replace("ENGINES", _ENGINES)
+""".replace("ENGINES", _ASKED["engines"]).replace("PROFILES", _ASKED["profiles"])
 
 _BASH: Final = r"""
 _kvtop() {
@@ -155,8 +158,8 @@ def _fish_lines(command: Command) -> Iterator[str]:
 
 def _fish_values(argument: Argument, required: bool) -> str:
     how = {"files": " -F", "other": " -f", "none": " -f"}.get(argument.kind, " -f")
-    if argument.kind == "engines":
-        how += f" -a {_quoted(f'({_ENGINES})')}"
+    if argument.kind in _ASKED:
+        how += f" -a {_quoted(f'({_ASKED[argument.kind]})')}"
     elif argument.words:
         how += f" -a {_quoted(' '.join(argument.words))}"
     return how + (" -r" if required else "")

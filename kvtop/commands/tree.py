@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["none", "words", "files", "engines", "other"]
+Kind = Literal["none", "words", "files", "engines", "profiles", "other"]
 
 _KINDS: dict[str, Kind] = {
     "FILE": "files",
@@ -103,6 +103,6 @@ def _argument(parser: argparse.ArgumentParser, action: argparse.Action) -> Argum
         action.metavar if action.metavar is not None else "{" + ",".join(words) + "}" if words else action.dest.upper()
     )
     metavar = " ".join(named) if isinstance(named, tuple) else named
-    kind = "words" if words else _KINDS.get(metavar.split()[0], "other")
+    kind: Kind = "words" if words else getattr(action, "kind", _KINDS.get(metavar.split()[0], "other"))
     count = action.nargs if isinstance(action.nargs, int) else 1
     return Argument(flags, help, metavar, count, kind, words)

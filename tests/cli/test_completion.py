@@ -41,7 +41,9 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for shell, script in SCRIPTS.items():
         (folder / shell).write_text(script(TREE))
     stub = folder / "kvtop"
-    stub.write_text('#!/bin/sh\ntest "$*" = "ls --names" && printf "prod\\nproxy\\n"\n')
+    stub.write_text(
+        '#!/bin/sh\ncase "$*" in\n("ls --names") echo prod; echo proxy ;;\n("config --profiles") echo night ;;\nesac\n'
+    )
     stub.chmod(0o755)
     return folder
 
@@ -77,6 +79,7 @@ def test_it_proposes_what_can_be_typed(scripts: Path, shell: str) -> None:
     assert after("--theme", "dark", "co") == {"config", "completion"}
     assert after("attach", "p") == {"prod", "proxy"}
     assert after("ctl", "-e", "prox") == {"proxy"}
+    assert after("--profile", "n") == {"night"}
     assert after("completion", "") == {"bash", "zsh", "fish"}
     assert {"--mouse", "--config"} <= after("attach", "--")
 

@@ -152,6 +152,12 @@ def test_it_shows_what_holds_and_why(
     assert document["keys"]["requests.abort"] == {"value": "d", "from": f"{file}:3"}
     run(["--no-config", "config"])
     assert "none; it would be" in capsys.readouterr().out
+    file.write_text(file.read_text() + "[profiles.'$(id) x']\n")
+    run(["config", "--profiles"])
+    assert capsys.readouterr().out == "p\n"
+    file.write_text("colour = 3")
+    assert run(["config", "--profiles"]) == 0
+    assert capsys.readouterr().out == ""
     run(["config", "--example"])
     assert "# theme = " in capsys.readouterr().out
 
