@@ -9,9 +9,12 @@ from panels.block_map import BlockMapPanel
 from panels.capacity import CapacityPanel
 from panels.events import EventsPanel
 from panels.header import HeaderPanel
+from panels.latency import LatencyPanel
 from panels.panel import Panel
+from panels.policies import PoliciesPanel
 from panels.queue import QueuePanel
 from panels.requests import RequestsPanel
+from panels.scheduler import SchedulerPanel
 from panels.tiers import TiersPanel
 
 PANELS: tuple[type[Panel], ...] = (
@@ -20,6 +23,9 @@ PANELS: tuple[type[Panel], ...] = (
     BlockMapPanel,
     RequestsPanel,
     QueuePanel,
+    SchedulerPanel,
     TiersPanel,
+    LatencyPanel,
+    PoliciesPanel,
     EventsPanel,
 )

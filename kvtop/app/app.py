@@ -143,6 +143,7 @@ def run(
         keymap=preferences.keymap,
         columns=preferences.columns,
         alert=alerts.take,
+        level=preferences.level,
     )
     app = KvtopApp([engine], depth=preferences.depth, look=preferences.theme, ascii_only=preferences.ascii_only)
     alerts.ring, alerts.say = app.bell, engine.say_later

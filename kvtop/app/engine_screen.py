@@ -1,10 +1,11 @@
 """The screen of one engine, live or replayed: its feed drawn by the panels, its keys, its dialogs, commands back."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 from textual import events
@@ -51,6 +52,7 @@ from panels.dialogs.moment_screen import MomentScreen
 from panels.dialogs.pager import PAGER, Content, PagerScreen, TextScreen
 from panels.dialogs.policy_screen import PolicyScreen
 from panels.header import HeaderPanel
+from panels.latency import LatencyPanel
 from panels.panel import Hint, LeaveFull, Panel, Tick, TitledPanel
 from panels.requests import RequestsPanel
 from panels.tiers import TiersPanel
@@ -87,6 +89,7 @@ class EngineScreen(TimeKeys, Screen[None]):
         keymap: What the keys are; the app that shows the screen has set it.
         columns: Of the requests table, in their order, as `kvtop.views.columns.choose` gives them; all by default.
         alert: Told of alarms that begin and end in a live engine.
+        level: What goodput is counted against, seconds by name.
     """
 
     BINDINGS = bindings(SCREEN_ACTIONS, EVERYWHERE_NAME)
@@ -102,6 +105,7 @@ class EngineScreen(TimeKeys, Screen[None]):
         keymap: Keymap = DEFAULT,
         columns: tuple[str, ...] = NAMES,
         alert: Alert | None = None,
+        level: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         super().__init__()
         self.alert = alert
@@ -126,6 +130,7 @@ class EngineScreen(TimeKeys, Screen[None]):
         self._notes = Notes(self.footer, now)
         self.map, self.requests = self.panel(BlockMapPanel), self.panel(RequestsPanel)
         self.requests.view.columns = columns
+        self.panel(LatencyPanel).level = dict(level)
 
     def panel(self, kind: type[AnyPanel]) -> AnyPanel:
         """The panel of that kind."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def preferences(chosen: Chosen) -> "Preferences":
-    """Raises `UserError` (exit code 2) for keys of actions and columns that cannot be. Imports the screen."""
+    """Raises `UserError` (exit code 2) for keys of actions, columns and service levels that cannot be. Imports the screen."""
     prepare_environment()  # before Textual reads it
     from kvtop.app.keymap import KeymapError, keymap
     from kvtop.app.preferences import Preferences
@@ -38,6 +38,7 @@ def preferences(chosen: Chosen) -> "Preferences":
         alarms=alarm_settings(chosen),
         bell=settings.bell,
         on_alarm=settings.on_alarm,
+        level=_level(chosen),
     )
 
 
@@ -51,6 +52,15 @@ def _columns(chosen: Chosen) -> tuple[str, ...]:
         return choose([name for text in chosen.settings.columns for name in text.split(",")])
     except ValueError as error:
         raise chosen.wrong("columns", str(error)) from None
+
+
+def _level(chosen: Chosen) -> dict[str, float]:
+    from kvtop.state.service_level import service_level
+
+    try:
+        return service_level(chosen.settings.slo or "")
+    except ValueError as error:
+        raise chosen.wrong("slo", str(error)) from None
 
 
 def _folder(named: str | None) -> Path:

@@ -258,6 +258,14 @@ class Settings:
         option="--columns",
         metavar="A,B,C",
     )
+    slo: str | None = _set(
+        "text",
+        None,
+        "the service level that goodput is counted against, in seconds: `ttft=1,tpot=0.1`; queue and latency too",
+        unset="none",
+        option="--slo",
+        metavar="B",
+    )
     snapshot_folder: str | None = _set(
         "text", None, "where the key for snapshots writes them; `~` is the home folder", unset="the current folder"
     )

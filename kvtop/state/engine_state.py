@@ -36,10 +36,12 @@ from kvtop.state.changes import Changes, LogEntry, Marker
 from kvtop.state.engine_clock import EngineClock, Jump
 from kvtop.state.event_log import EventLog
 from kvtop.state.history import LATEST, PARTS, History, Reading, Values
-from kvtop.state.latency_samples import sample_change, sample_known
+from kvtop.state.latency_samples import Had, LatencySamples
 from kvtop.state.percentiles import Latencies
+from kvtop.state.policy_log import PolicyLog
 from kvtop.state.rates import Rates
 from kvtop.state.reading import reading
+from kvtop.state.refusals import Refusals
 from kvtop.state.request_row import MAX_NUMBER, RequestRow
 from kvtop.state.request_table import RequestTable
 from kvtop.state.tiers import known_levels, tier_spans, tier_totals
@@ -109,9 +111,10 @@ class EngineState:
         self.tiers: tuple[TierLevel, ...] = ()
         self.tier_rates = Rates(None)
         self.history = History()
+        self.refusals = Refusals()
+        self.policies = PolicyLog()
         self._spent = dict.fromkeys(PARTS, 0.0)
-        self.ttft = Latencies()
-        self.tpot = Latencies()
+        self.latencies = LatencySamples()
         self.bad_facts = 0
         self.bad_note: str | None = None
         self.fault: Fault | None = None
@@ -194,6 +197,7 @@ class EngineState:
         self.resync = True
         # The gap itself says how many events it lost; a hole in their numbers is no further news.
         events = self.events.receive(gap.events, hole_is_known=gap.events_lost > 0)
+        self._policies_told(self.policy, events, ahead=True)
         lost = f", {gap.events_lost} events lost" if gap.events_lost else ", no event lost"
         count = max(0, gap.last - gap.first + 1)
         text = f"{count} frames not shown ({gap.reason}){lost}"
@@ -212,6 +216,8 @@ class EngineState:
         seen = self.mono
         marks = self._clock(frame.seq, frame.iteration, frame.wall, frame.mono, now)
         self.resync = False
+        events = self.events.receive(frame.events)
+        self._policies_told(frame.policy, events)
         self.policy, self.policy_id, self.status = frame.policy, frame.policy_id, self._dated(frame.status)
         self._geometry(frame.geometry)
         self.queue, self.verdict = _bounded(frame.queue), frame.verdict
@@ -230,9 +236,8 @@ class EngineState:
             for change in frame.requests:
                 row = self._change_request(change)
                 if row is not None:
-                    sample_known(self.ttft, self.tpot, None if known is None else known.get(row.num), row)
+                    self.latencies.known(None if known is None else known.get(row.num), row)
             self.requests.former = None
-        events = self.events.receive(frame.events)
         after = self._reading()
         assert after is not None
         self.history.add(before, after, still=still, joined=joined)
@@ -274,7 +279,10 @@ class EngineState:
         iterations = max(0, frame.iteration - (self.iteration or 0))
         before = self._reading() if self.history.turns(frame.mono) else None
         still, seen = self.stands_still, self.mono
+        was = self.history.at(frame.mono if seen is None else seen)
         marks = self._clock(frame.seq, frame.iteration, frame.wall, frame.mono, now)
+        at = self.history.at(frame.mono)
+        self.refusals.add(at, at - was, frame.verdict)
         self.durations.append(Timing(frame.mono, iterations, frame.durations, frame.batch))
         for part, milliseconds in frame.durations:
             if milliseconds:
@@ -283,6 +291,7 @@ class EngineState:
             self.batch = frame.batch
             self.batches.append(frame.batch.prefill_requests + frame.batch.decode_requests)
         changes = Changes(full=bool(marks), events=[*events, *marks], numbers=True, policy=frame.policy is not None)
+        self._policies_told(self.policy if frame.policy is None else frame.policy, events)
         if frame.policy is not None:
             self.policy = frame.policy
         if frame.policy_id is not None:
@@ -315,12 +324,12 @@ class EngineState:
         assert self.requests is not None
         for change in frame.requests:
             old = self.requests.get(change.num)
-            had = None if old is None else (old.ttft_s, old.tpot_s)
+            had = Had.of(old)
             row = self._change_request(change)
             if row is None:
                 continue
             changes.requests.add(row.num)
-            sample_change(self.ttft, self.tpot, frame.mono, had, row)
+            self.latencies.change(frame.mono, had, row)
         for num in frame.forgotten:
             if self.requests.forget(num):
                 changes.requests.add(num)
@@ -361,8 +370,7 @@ class EngineState:
             self.tier_rates.clear()
             if jump is not None:
                 self.history.jumped(jump.mono)
-            self.ttft.clear()
-            self.tpot.clear()
+            self.latencies.clear()
             self.durations.clear()
         self.seq, self.iteration, self.wall, self.mono, self.arrived = seq, iteration, wall, mono, now
         if jump is None:
@@ -386,7 +394,7 @@ class EngineState:
         return reading(
             self.history.at(self.mono),
             self.gauges,
-            {**self.counters, **self._spent},
+            {**self.counters, **self._spent, **({"iterations": self.iteration or 0} if self.counts_iterations else {})},
             counts=self.counts(),
             waiting=None if self.queue is None else self.queue.total,
             oldest_wait=self._oldest_wait() if waits else None,
@@ -409,11 +417,24 @@ class EngineState:
             return status
         return status.model_copy(update={"warning_since": self._engine_clock.dated(status.warning_since)})
 
+    def _policies_told(self, after: dict[str, PolicyValue], events: list[LogEntry], ahead: bool = False) -> None:
+        if self.mono is not None and (events or after is not self.policy):
+            at, wall, iteration = self.history.at(self.mono), self.wall or 0.0, self.iteration or 0
+            self.policies.take(self.policy, after, events, at=at, wall=wall, iteration=iteration, ahead=ahead)
+
     def _complain(self, note: str) -> None:
         self.bad_facts += 1
         self.bad_note = note
 
     # -- what is asked ------------------------------------------------------------------------------------------
+
+    @property
+    def ttft(self) -> Latencies:
+        return self.latencies.ttft
+
+    @property
+    def tpot(self) -> Latencies:
+        return self.latencies.tpot
 
     @property
     def run(self) -> str | None:

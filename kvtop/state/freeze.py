@@ -20,8 +20,9 @@ def frozen(state: EngineState, now: float) -> EngineState:
         still.blocks = copy.deepcopy(state.blocks)
     if state.requests is not None:
         still.requests = state.requests.held_still()
-    still.rates, still.ttft, still.tpot = copy.deepcopy((state.rates, state.ttft, state.tpot))
+    still.rates, still.latencies = copy.deepcopy((state.rates, state.latencies))
     still.tier_rates = copy.deepcopy(state.tier_rates)
-    still.history = state.history.copy()
+    still.history, still.refusals = state.history.copy(), state.refusals.copy()
+    still.policies = state.policies.copy()
     still.hold(now)
     return still

@@ -22,6 +22,22 @@ from kvtop.views.definition import (
 )
 from kvtop.views.lifeline import LOOKS, window_text
 from kvtop.views.request_fields import FIELDS
+from kvtop.views.scheduling_numbers import LATENCY, POLICIES, SCHEDULER
+
+__all__ = [
+    "EVENTS",
+    "HEADER",
+    "IN_FILES",
+    "LATENCY",
+    "MAP",
+    "POLICIES",
+    "REQUESTS",
+    "SCHEDULER",
+    "SECTIONS",
+    "TIERS",
+    "in_file",
+    "numbers",
+]
 
 
 def _since_start(name: str, source: str, unit: str, file: str = "") -> Number:
@@ -332,7 +348,7 @@ EVENTS = Section(
     ),
 )
 
-SECTIONS: tuple[Section, ...] = (HEADER, MAP, REQUESTS, TIERS, EVENTS)
+SECTIONS: tuple[Section, ...] = (HEADER, MAP, REQUESTS, SCHEDULER, LATENCY, TIERS, POLICIES, EVENTS)
 """In the order of the help."""
 
 IN_FILES: tuple[Number, ...] = (

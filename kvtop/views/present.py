@@ -97,6 +97,14 @@ def _oldest(state: EngineState, mono: float | None) -> str:
     return UNKNOWN if state.requests is None or mono is None else seconds(state.requests.longest_wait(mono))
 
 
+def _together(state: EngineState, _mono: float | None) -> str:
+    known = [state.gauges.get(f"kv_blocks_{name}") for name in ("active", "shared", "reserved", "total")]
+    if any(value is None for value in known) or not known[-1]:
+        return UNKNOWN
+    *parts, total = [value for value in known if value is not None]
+    return percent(sum(parts) / total)
+
+
 def _iteration(state: EngineState, _mono: float | None) -> str:
     return serial(state.iteration) if state.counts_iterations else UNKNOWN
 
@@ -108,6 +116,11 @@ _OWN: dict[str, Callable[[EngineState, float | None], str]] = {
     "ttft": lambda state, mono: _latency(state.ttft.summary(mono)),
     "tpot": lambda state, mono: _latency(state.tpot.summary(mono)),
     "batch": lambda state, _mono: batch_text(state).removeprefix("batch ").removesuffix(" tokens") or UNKNOWN,
+    "batch, decode, prefill": lambda state, _mono: batch_text(state).removeprefix("batch ") or UNKNOWN,
+    "together": _together,
+    "p50, p90, p99, n": lambda state, mono: _latency(state.ttft.summary(mono)),
+    "queue": lambda state, mono: _latency(state.latencies.queue.summary(mono)),
+    "latency": lambda state, mono: _latency(state.latencies.latency.summary(mono)),
     "most blocks": _most,
     "oldest": _oldest,
     "iteration": _iteration,

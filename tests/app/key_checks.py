@@ -12,6 +12,7 @@ from panels.dialogs.dialog import Dialog
 from panels.dialogs.help_screen import HelpScreen
 from panels.dialogs.pager import PagerScreen, TextScreen
 from panels.events import FEW_ROWS, EventsPanel
+from panels.policies import PoliciesPanel
 from panels.queue import QueuePanel
 from panels.tiers import TiersPanel
 from tests.app.harness import Bench
@@ -62,6 +63,35 @@ async def _pause_view(b: Bench, key: str) -> None:
     assert "VIEW PAUSED" not in b.text("header")
     assert _state(b).iteration == (iteration or 0) + 60
     assert b.text("events") != events
+
+
+def _titled(panel: str, keys: tuple[str, ...], wanted: str) -> Check:
+    """After ``keys`` the key makes ``wanted`` appear in the panel's title."""
+
+    async def check(b: Bench, key: str) -> None:
+        await b.press(*keys, key)
+        assert wanted in b.text(panel).splitlines()[0]
+
+    return check
+
+
+def _says(panel: str, keys: tuple[str, ...], wanted: str) -> Check:
+    """After ``keys`` the key, which has nowhere to go, says why in the footer."""
+
+    async def check(b: Bench, key: str) -> None:
+        await b.press(*keys, key)
+        assert b.screen.panels[panel].has_focus
+        assert wanted in b.text("footer")
+
+    return check
+
+
+def _axis_at(first: int) -> Check:
+    async def check(b: Bench, key: str) -> None:
+        await b.press("8", *(["j"] if first == 0 else []), key)
+        assert b.screen.panel(PoliciesPanel).first == first
+
+    return check
 
 
 async def _full(b: Bench, key: str) -> None:
@@ -410,6 +440,16 @@ CHECKS: dict[tuple[str, str], Check] = {
     ("everywhere", "focus_panel('requests')"): _goes_to("requests"),
     ("everywhere", "focus_panel('queue')"): _goes_to("queue"),
     ("everywhere", "focus_panel('events')"): _goes_to("events"),
+    ("everywhere", "focus_panel('scheduler')"): _goes_to("scheduler"),
+    ("everywhere", "focus_panel('latency')"): _goes_to("latency"),
+    ("everywhere", "focus_panel('policies')"): _goes_to("policies"),
+    ("policies", "older"): _says("policies", ("8",), "policy"),
+    ("policies", "newer"): _says("policies", ("8",), "policy"),
+    ("policies", "down"): _axis_at(1),
+    ("policies", "up"): _axis_at(0),
+    ("latency", "metric"): _titled("latency", ("7",), "tpot, 1 min"),
+    ("latency", "window"): _titled("latency", ("7",), "ttft, 5 min"),
+    ("latency", "level"): _titled("latency", ("7",), "service level:"),
     ("everywhere", "focus_panel('tiers')"): _tiers,
     ("everywhere", "next_tier"): _tiers,
     ("everywhere", "focus_next"): _in_turn("requests", "queue", "events", "map"),

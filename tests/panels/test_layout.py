@@ -10,7 +10,11 @@ from panels.block_map import frame_rows
 from panels.layout import MIN_HEIGHT, MIN_WIDTH, ROOM_FOR_ALL, WIDE, Area, Need, Room, Tile, plan, share, too_small
 from panels.panel import TitledPanel
 from panels.registry import PANELS
+from panels.scheduler import FROM_HEIGHT
 from panels.zoom import ZOOMS, fitting
+
+FULL_ONLY = {"latency", "policies"}
+"""Panels that have no place beside others."""
 
 TITLED = [panel for panel in PANELS if issubclass(panel, TitledPanel)]
 
@@ -47,7 +51,9 @@ def test_areas_tile_the_terminal(width: int, height: int, blocks: int, header: i
         return min(room, fitting(blocks, columns, room).rows(blocks, columns)) if blocks else min(room, 3)
 
     areas = planned(width, height, map_rows, header=header, tiers=tiers, asked="tiers" if instead else "")
-    panels = {panel.ID for panel in TITLED} - {"tiers"}
+    panels = {panel.ID for panel in TITLED} - {"tiers", *FULL_ONLY}
+    if width < WIDE or height < FROM_HEIGHT:
+        panels.remove("scheduler")
     if tiers and (instead or height >= ROOM_FOR_ALL):
         panels.add("tiers")
         panels -= set() if height >= ROOM_FOR_ALL else {"queue"}

@@ -10,7 +10,7 @@ from panels.layout import Need, Room
 from panels.panel import TitledPanel
 
 class SwapsPanel(TitledPanel):
-    ID, NAME, DIGIT = "swaps", "swaps", 6
+    ID, NAME, DIGIT = "swaps", "swaps", 9
     ACTIONS = (Action("shout", ("z",), "z", "say it louder", "shout"),)
     BINDINGS = bindings(ACTIONS, NAME)
     said = "a new panel's body"
@@ -40,8 +40,8 @@ def words(keys, size):
 
 for size in ((80, 24), (200, 50)):
     shown = words((), size)
-    assert "6 swaps" in shown and "a new panel's body" in shown, shown
-    focused = words(("6", "z"), size)
+    assert "9 swaps" in shown and "a new panel's body" in shown, shown
+    focused = words(("9", "z"), size)
     assert "A NEW PANEL'S BODY" in focused, focused
     assert "z shout" in focused, "its keys are not in the footer"
 assert "say it louder" in words(("question_mark", "G"), (200, 400)), "not in the help"
