@@ -232,6 +232,38 @@ def _add_replay(commands: "argparse._SubParsersAction[_Parser]") -> None:
     add_settings(replay)
 
 
+def _seconds(text: str) -> float:
+    from kvtop.record.when import span
+
+    seconds = span(text)
+    if seconds is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time: as in 90, 5m, 1h")
+    return seconds
+
+
+def _add_bundle(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    bundle = commands.add_parser(
+        "bundle",
+        help="write one file with the minutes around a moment, for the review",
+        description="Write one zip with what happened around a moment: a summary, a page to go through it in any browser, the "
+        "recording. No prompts, no generated text. Of an engine, its flight recorder is asked. docs/bundle.md has the rest.",
+        epilog=EXIT_CODES,
+        allow_abbrev=False,
+    )
+    bundle.add_argument(
+        "source", nargs="?", metavar="FILE|NAME|SOCKET", help="a recording, or an engine (default: the only live one)"
+    )
+    bundle.add_argument("--at", metavar="WHEN", help="the moment, as in kvtop replay (default: the end)")
+    bundle.add_argument("--before", type=_seconds, default=300.0, metavar="T", help="so long before it (default: 5m)")
+    bundle.add_argument("--after", type=_seconds, default=60.0, metavar="T", help="so long after it (default: 1m)")
+    bundle.add_argument("-o", "--output", default=".", metavar="FILE", help="the zip to create, or a folder for it")
+    bundle.add_argument(
+        "--redact", action="store_true", help="other names for requests, classes, hosts and engines; no pictures"
+    )
+    bundle.add_argument("--size", type=_size, default=(120, 40), metavar="CxR", help="of the picture (default: 120x40)")
+    bundle.add_argument("--no-svg", action="store_true", help="without a picture of the screen")
+
+
 def _add_config(commands: "argparse._SubParsersAction[_Parser]") -> None:
     config = commands.add_parser(
         "config",
@@ -293,6 +325,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_ctl(commands)
     _add_record(commands)
     _add_replay(commands)
+    _add_bundle(commands)
     _add_config(commands)
 
     completion = commands.add_parser(

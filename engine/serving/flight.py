@@ -49,7 +49,7 @@ class FlightFiles:
     def _begin(dumps: Dumps, asker: PendingCommand) -> None:
         def done(dumped: Dumped) -> None:
             said = dumped.sentence if dumped.error else f"written: {dumped.path} ({dumped.size / 1e6:.1f} MB)"
-            asker.reply(not dumped.error, message=said)
+            asker.reply(not dumped.error, message=said, file=None if dumped.error else str(dumped.path))
 
         if not dumps.command(f"by command of uid {asker.uid} pid {asker.pid}", done):
             asker.reply(False, message="the flight recorder is being written already; ask again")

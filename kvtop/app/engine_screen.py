@@ -25,7 +25,7 @@ from kvtop.app.notes import Notes
 from kvtop.app.pages import block_table, numbers_page
 from kvtop.app.snapshots import SnapshotWriter
 from kvtop.app.time_keys import TIME, TimeKeys
-from kvtop.app.time_travel import TimeTravel
+from kvtop.app.time_travel import CannotGo, TimeTravel
 from kvtop.protocol import Command
 from kvtop.sources.replay import ReplaySource
 from kvtop.state import Changes, EngineState
@@ -578,6 +578,16 @@ class EngineScreen(TimeKeys, Screen[None]):
         now, picture = self._shown_now(), self._app.picture("kvtop")
         state = self.feed.shown if self.feed.held else frozen(self.feed.live, now)
         self.snapshots.write(state, self.snapshot_folder, picture, now, self.say_later, self.feed.shown_alarms)
+
+    def action_bundle(self) -> None:
+        picture = self._app.picture("kvtop")
+        try:
+            tape, place = self.travel.where()
+        except CannotGo as why:
+            self.say(str(why), "warning")
+        else:
+            self.hint("writing the bundle")
+            self.snapshots.bundle(tape, place, self.snapshot_folder, picture, self.say_later)
 
     def say_later(self, text: str, severity: str) -> None:
         """`say`, from another thread; after the screen's end nobody wants it."""

@@ -41,6 +41,7 @@ EVERYWHERE: tuple[Action, ...] = (
         footer="snapshot",
     ),
     Action("copy", ("y",), "y", "copy the selected request's id, the block under the cursor, or the panel's text"),
+    Action("bundle", ("S",), "S", "write an incident bundle of the minutes around what is shown, in the same place"),
     Action("colour", ("c",), "c", "colour the map by state, owner, recency, sharing", footer="colour"),
     Action(
         "filter", ("slash",), "/", "show only some requests: chat, state:waiting, prompt>4k, wait>5s", footer="filter"

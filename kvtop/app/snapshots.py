@@ -1,10 +1,11 @@
-"""What ``s`` does: the snapshot of a state that stands still, and the screen as a picture beside it."""
+"""What ``s`` and ``S`` do: the snapshot of a state that stands still, and an incident bundle, in threads of their own."""
 
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from kvtop.alarms import Report
+from kvtop.record import Place, Tape
 from kvtop.snapshot.files import write_snapshot
 from kvtop.state import EngineState
 
@@ -43,6 +44,27 @@ class SnapshotWriter:
                 also = "".join(f" and {path.suffix}" for path in others)
                 said(f"snapshot {first.name}{also} in {folder}", "information")
 
+        self._begin(write)
+
+    def bundle(self, tape: Tape, place: Place, folder: Path, picture: Callable[[], str], said: Said) -> None:
+        """An incident bundle of what was recorded around ``place``. ``tape`` is closed in the end."""
+
+        def write() -> None:
+            from kvtop.bundle.bundle import Wanted, write_bundle
+
+            try:
+                with self._turn:
+                    written, _ = write_bundle(tape, Wanted(place, screens={"screen.svg": picture()}), folder)
+            except Exception as error:  # as above
+                said(str(error) or f"no bundle: {type(error).__name__}", "error")
+            else:
+                said(f"bundle {written.name} in {folder}", "information")
+            finally:
+                tape.close()
+
+        self._begin(write)
+
+    def _begin(self, write: Callable[[], None]) -> None:
         thread = threading.Thread(target=write, name="kvtop-snapshot", daemon=True)
         self._writing = [*(other for other in self._writing if other.is_alive()), thread]
         thread.start()

@@ -50,6 +50,14 @@ class TimeTravel:
         assert place is not None  # `tape` has made sure of it
         return place
 
+    def where(self) -> tuple[Tape, Place]:
+        """What is recorded, to be read by another thread, and the shown moment. Raises `CannotGo`."""
+        tape = self.tape
+        try:
+            return tape.again(), self.here(tape)
+        except (OSError, ValueError) as error:
+            raise CannotGo(f"what is recorded cannot be read: {error}") from None
+
     # -- ways to go ---------------------------------------------------------------------------------------------
 
     def step(self, frames: int) -> str:

@@ -13,6 +13,7 @@ _KINDS: dict[str, Kind] = {
     "PATH": "files",
     "A": "files",
     "NAME|SOCKET": "engines",
+    "FILE|NAME|SOCKET": "files",
     "URL|NAME": "engines",
     "[LABEL=]URL|NAME": "engines",
 }

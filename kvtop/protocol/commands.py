@@ -146,3 +146,6 @@ class Reply(Message):
     iteration: int | None = Field(default=None, description="first iteration under the new rule")
     message: str = Field(default="", max_length=1000, description="what happened, or why not, in a sentence")
     effects: list[str] = Field(default_factory=list, description="what it does or would do, to whom")
+    file: str | None = Field(
+        default=None, max_length=4096, description="path of a file that it wrote, on the engine's host"
+    )

@@ -23,11 +23,18 @@ class PendingCommand:
         self.pid = pid
         self._answer = answer
 
-    def reply(self, ok: bool, iteration: int | None = None, message: str = "", effects: Iterable[str] = ()) -> None:
+    def reply(
+        self,
+        ok: bool,
+        iteration: int | None = None,
+        message: str = "",
+        effects: Iterable[str] = (),
+        file: str | None = None,
+    ) -> None:
         """Answer once; RuntimeError the second time. An asker that is gone is no error. The message is cut to 1000."""
+        said = message[:MAX_MESSAGE]
         self._answer(
-            self,
-            Reply(id=self.command.id, ok=ok, iteration=iteration, message=message[:MAX_MESSAGE], effects=list(effects)),
+            self, Reply(id=self.command.id, ok=ok, iteration=iteration, message=said, effects=list(effects), file=file)
         )
 
 

@@ -58,6 +58,9 @@ class Recording(Tape):
         if file >= 0:
             os.close(file)
 
+    def again(self) -> "Recording":
+        return Recording(self.path)
+
     @property
     def size(self) -> int:
         """Bytes that have been looked at."""

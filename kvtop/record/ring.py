@@ -192,5 +192,8 @@ class RingTape(Tape):
             self._damaged(Damage(chunk.number, held.size, str(error)))
             return []
 
+    def again(self) -> "RingTape":
+        return RingTape(self._ring)
+
     def close(self) -> None:
         self._held = {}

@@ -91,6 +91,10 @@ class Tape(ABC):
     def close(self) -> None:
         """Lets go of the store. May be repeated."""
 
+    @abstractmethod
+    def again(self) -> "Tape":
+        """The same store looked at anew, for another thread. Raises OSError, ValueError."""
+
     def _add(self, number: int, summary: Summary, at: int) -> None:
         last = self._chunks[-1].last if self._chunks else None
         run = len(self._runs) - 1

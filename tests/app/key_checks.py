@@ -108,6 +108,17 @@ async def _overview(b: Bench, key: str) -> None:
     assert "this is the overview already" in b.text("footer")
 
 
+async def _bundle(b: Bench, key: str) -> None:
+    await b.press(key)
+    assert any("nothing is recorded" in note for note in b.notes())
+    b.source.record(lambda: b.time)
+    b.source.put(b.source.engine.hello(), b.source.engine.keyframe())
+    await b.iterate(5)
+    await b.press(key)
+    await b.until(lambda: any(note.startswith("bundle kvtop-bundle-") for note in b.notes()))
+    assert len(list(b.folder.glob("kvtop-bundle-*.zip"))) == 1
+
+
 async def _snapshot(b: Bench, key: str) -> None:
     await b.press(key)
     await b.until(lambda: "snapshot kvtop-" in b.text("footer"))
@@ -426,6 +437,7 @@ CHECKS: dict[tuple[str, str], Check] = {
     ("everywhere", "policy"): _policy,
     ("everywhere", "pause_view"): _pause_view,
     ("everywhere", "snapshot"): _snapshot,
+    ("everywhere", "bundle"): _bundle,
     ("everywhere", "copy"): _copy,
     ("everywhere", "colour"): _colour,
     ("everywhere", "filter"): _filter,

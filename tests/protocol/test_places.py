@@ -65,7 +65,7 @@ def test_a_named_folder_is_the_only_one(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert folders() == [socket_folder()] == [tmp_path / "here"]
 
 
-@pytest.mark.parametrize("value", ["relative", "", "/nonexistent", "/a\nb"])
+@pytest.mark.parametrize("value", ["relative", "", "/dev/null/none", "/a\nb"])
 def test_variables_that_name_no_folder_are_as_good_as_unset(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, value: str
 ) -> None:
