@@ -66,7 +66,9 @@ class RequestsPanel(TitledPanel):
     NUMBERS = REQUESTS
     COLUMN = "right"
     ACTIONS = (
-        Action("open", ("enter",), "Enter", "block table of the selected request", "table"),
+        Action(
+            "open", ("enter",), "Enter", "the selected request: life, prefix relatives, events, block table", "detail"
+        ),
         Action("sort", ("o",), "o", "sort by the next column", "sort"),
         Action("reverse", ("O",), "O", "reverse the order"),
         Action("abort", ("x",), "x", "abort the selected request (asks first)", "abort"),

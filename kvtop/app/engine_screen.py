@@ -22,7 +22,7 @@ from kvtop.app.feed import Feed
 from kvtop.app.keymap import DEFAULT, Keymap, shown
 from kvtop.app.keys import EVERYWHERE_NAME, SCREEN_ACTIONS
 from kvtop.app.notes import Notes
-from kvtop.app.pages import block_table, numbers_page
+from kvtop.app.pages import numbers_page, request_page
 from kvtop.app.snapshots import SnapshotWriter
 from kvtop.app.time_keys import TIME, TimeKeys
 from kvtop.app.time_travel import CannotGo, TimeTravel
@@ -347,8 +347,8 @@ class EngineScreen(TimeKeys, Screen[None]):
         self._open(ColumnsScreen(form, take, glyphs=self.glyphs, keys=self.keymap.actions("dialogs")))
 
     def _open_table(self, num: int) -> None:
-        content = block_table(self.feed, num, self._shown_now, self.glyphs)
-        self._open_pager("block table: logical to physical", content, RequestsPanel.NAME, "open")
+        content = request_page(self.feed, num, self._shown_now, self.glyphs)
+        self._open_pager("request: life, prefix, events, block table", content, RequestsPanel.NAME, "open")
 
     def _open_pager(self, title: str, content: Content, place: str, opened_by: str) -> None:
         """The key of the action that opens it closes it too."""

@@ -1,20 +1,20 @@
-"""What fills a pager: the block table of one request, for as long as its run goes on; what the numbers mean, and are."""
+"""What fills a pager: all about one request, for as long as its run goes on; what the numbers mean, and are."""
 
 from collections.abc import Callable, Sequence
 
 from kvtop.app.feed import Feed
-from kvtop.views.block_table import block_table_rows, header_rows, table_length
 from kvtop.views.definition import Section
 from kvtop.views.glyphs import Glyphs
 from kvtop.views.present import present
+from kvtop.views.request_page import request_page_rows
 from kvtop.views.rows import Role
 from panels.dialogs.numbers_text import number_rows
 from panels.dialogs.pager import Content, Page
 from panels.dialogs.wrapping import wrapped
 
 
-def block_table(feed: Feed, num: int, now: Callable[[], float], glyphs: Glyphs) -> Content:
-    """Pages of the table of request ``num``, as it is when each is asked for. ``now``: the viewer's monotonic clock."""
+def request_page(feed: Feed, num: int, now: Callable[[], float], glyphs: Glyphs) -> Content:
+    """Pages of all about request ``num``, as it is when each is asked for. ``now``: the viewer's monotonic clock."""
     run = feed.shown.run
 
     def content(width: int, first: int, height: int) -> Page:
@@ -22,8 +22,7 @@ def block_table(feed: Feed, num: int, now: Callable[[], float], glyphs: Glyphs) 
         if state.run != run:
             over = "the engine has been restarted: the run that this request was in is over"
             return Page(wrapped(over, width, Role.BAD), 1)
-        rows = block_table_rows(state, num, width, height, now(), glyphs, offset=first)
-        return Page(rows, table_length(state, num), fixed=header_rows(state))
+        return Page(*request_page_rows(state, num, width, height, now(), glyphs, first=first))
 
     return content
 

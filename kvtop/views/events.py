@@ -197,7 +197,8 @@ def _mark(severity: str) -> str:
     return f"{clean(severity, 16)}! "
 
 
-def _row(entry: LogEntry, width: int) -> Row:
+def event_row(entry: LogEntry, width: int) -> Row:
+    """One entry with its time."""
     # Before the first, and in an engine that does not count them, there is none to name.
     iteration = f"i{serial(entry.iteration)}" if entry.iteration else ""
     stamp = f"{clock(entry.wall)} {iteration:<6} " if width >= _WIDE else f"{clock(entry.wall)} "
@@ -312,7 +313,7 @@ def event_rows(
     if not entries:
         known = state.has("events") or state.hello is None
         return message_rows("no events yet" if known else not_exposed(state, "events"), width, height, glyphs)
-    rows = [_row(entry, width) for entry in reversed(entries)]
+    rows = [event_row(entry, width) for entry in reversed(entries)]
     return glyphs.rows(rows + [blank(width)] * (height - len(rows)))
 
 

@@ -5,12 +5,16 @@ from typing import NamedTuple
 
 from kvtop.state.lifeline import KEPT_S, Phase, runs
 from kvtop.views.block_states import role_of
+from kvtop.views.fit import cut
 from kvtop.views.rows import Role, Row
 
 WINDOW_S = 300.0
 """Seconds that a line shows."""
 
 assert WINDOW_S < KEPT_S
+
+_WIDEST = 100
+"""Cells of a line of its own at most."""
 
 
 class Look(NamedTuple):
@@ -67,6 +71,13 @@ def lifeline(life: bytes, mono: float | None, width: int) -> Row:
     )
 
 
+def titled_lifeline(life: bytes, mono: float | None, width: int) -> Row:
+    """The same in a line of its own, behind its window."""
+    title = f"{window_text()}  "
+    drawn = lifeline(life, mono, max(0, min(width - len(title), _WIDEST)))
+    return cut(Row(title + drawn.text, bytes((Role.TITLE,)) * len(title) + drawn.roles), width)
+
+
 def _shown(cell: dict[Phase, float]) -> Phase:
     for phase in _RARE:
         if phase in cell:
@@ -74,9 +85,10 @@ def _shown(cell: dict[Phase, float]) -> Phase:
     return max(cell, key=lambda phase: cell[phase])
 
 
-def legend() -> list[tuple[str, int]]:
-    """What the glyphs mean, as spans."""
+def legend(life: bytes) -> list[tuple[str, int]]:
+    """What the glyphs of this one mean, as spans."""
     spans: list[tuple[str, int]] = []
-    for look in LOOKS.values():
-        spans += [(look.glyph, look.role), (f" {look.meaning}  ", Role.DIM)]
+    for phase in dict.fromkeys(run.phase for run in runs(life)):
+        if phase is not Phase.ENDED:
+            spans += [(LOOKS[phase].glyph, LOOKS[phase].role), (f" {LOOKS[phase].meaning}  ", Role.DIM)]
     return spans

@@ -5,19 +5,22 @@ from kvtop.views.exposure import not_exposed
 from kvtop.views.fit import Span, blank, exactly, wrap
 from kvtop.views.format import UNKNOWN, called, clock, count, plural, seconds
 from kvtop.views.glyphs import UNICODE, Glyphs
+from kvtop.views.lifeline import titled_lifeline
 from kvtop.views.rows import Role, Row, RowBuilder, clean
 
 
 def request_detail_rows(
     state: EngineState, row: RequestRow | None, width: int, height: int, now: float, glyphs: Glyphs = UNICODE
 ) -> list[Row]:
-    """A rule, then what is known of ``row`` over the other rows; what is not is left out. None: how to choose one."""
+    """A rule, then what is known of ``row`` over the other rows, its lifeline below; what is not is left out. None: how to choose one."""
     rows = [RowBuilder().add("─" * width, Role.BORDER).row(width)]
     if row is None:
         chosen = not_exposed(state, "requests") if state.requests is None else "no request selected: j and k select one"
         rows += wrap([(chosen, Role.DIM)], width, height - 1)
     else:
-        rows += wrap(_facts(row, state.mono_now(now)), width, height - 1)
+        mono = state.mono_now(now)
+        rows += wrap(_facts(row, mono), width, height - 2)
+        rows.append(titled_lifeline(row.life, mono, width))
     return glyphs.rows(exactly(rows or [blank(width)], width, height))
 
 
@@ -50,6 +53,7 @@ def _facts(row: RequestRow, mono: float | None) -> list[Span]:
         *((name, seconds(value)) for name, value in times),
         ("preempted", plural(row.preemptions, "time") if row.preemptions is not None else ""),
         ("recomputed", _tokens(row.recomputed_tokens)),
+        ("given up", seconds(row.lost_s) if row.lost_s else ""),
         ("KV as", clean(row.cache_dtype, 32) if row.cache_dtype else ""),
         ("attention", clean(row.attention_mode, 32) if row.attention_mode else ""),
         ("end:", clean(row.finish_reason, 32) if row.finish_reason else ""),

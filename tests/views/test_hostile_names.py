@@ -15,6 +15,7 @@ from kvtop.views.header import header_rows
 from kvtop.views.legend import legend_rows
 from kvtop.views.queue import queue_rows, queue_title
 from kvtop.views.request_filter import RequestFilter, parse
+from kvtop.views.request_page import request_page_rows
 from kvtop.views.requests import RequestsView, request_rows, requests_title
 from kvtop.views.rows import Row
 from tests.views.scene import LATER, MONO, cells_drawn, check_rows, hello, keyframe, scene
@@ -57,6 +58,7 @@ def everything(state: EngineState, width: int, glyphs: Glyphs) -> list[Row]:
         *event_rows(state, width, 5, glyphs),
         *block_detail_rows(state, 1, width, LATER, glyphs),
         *block_table_rows(state, 1, width, 6, LATER, glyphs),
+        *request_page_rows(state, 1, width, 30, LATER, glyphs)[0],
     ]
 
 
