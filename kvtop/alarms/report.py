@@ -63,6 +63,11 @@ class Report:
         return sorted((c for c in self.checks if c.fires), key=lambda check: _GRAVITY.get(check.severity, 2))
 
     @property
+    def standing(self) -> tuple[Status, ...]:
+        """The states alone, without numbers that change all the time."""
+        return tuple(check.status for check in self.checks)
+
+    @property
     def unchecked(self) -> list[Check]:
         """What cannot be checked, or is not to be."""
         return [check for check in self.checks if check.status in ("off", "unchecked")]

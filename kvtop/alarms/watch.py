@@ -35,10 +35,13 @@ LONGEST_TICK_S = 1.0
 
 
 class Change(NamedTuple):
-    """An alarm that ``began`` or is over."""
+    """An alarm that ``began``, or that is over: ``check`` is then as it was last. ``mono``: the engine's clock then; ``wall``:
+    the same as Unix seconds."""
 
     check: Check
     began: bool
+    mono: float | None = None
+    wall: float | None = None
 
 
 class Watch:
@@ -209,13 +212,14 @@ class Watch:
         wall = None
         if state.wall is not None and state.mono is not None:
             wall = state.wall + moment.mono - state.mono
+        before = course.check
         change = course.step(moment.mono, wall, seconds, course.rule.look(moment))
         self._report = None
         if change is None:
             return []
-        check = course.check
-        self._changes.append(Change(check, change == "began"))
-        return [state.note(_mark(course, change == "began", wall, state.iteration))]
+        began = change == "began"
+        self._changes.append(Change(course.check if began else before, began, moment.mono, wall))
+        return [state.note(_mark(course, began, wall, state.iteration))]
 
     # -- what breaks the thread ---------------------------------------------------------------------------------
 
@@ -225,7 +229,7 @@ class Watch:
         self._begin(state.run)
         marks = []
         for course in fired:
-            self._changes.append(Change(course.check, False))
+            self._changes.append(Change(course.check, False, course.since, course.wall))
             text = f"over: {course.rule.TITLE}; the engine was restarted"
             started = state.hello.engine.started if state.hello is not None else None
             marks.append(state.note(Marker("alarm", started, None, "info", text)))

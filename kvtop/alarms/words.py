@@ -17,11 +17,11 @@ def share(part: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """``60 s``, ``5 min``."""
+    """``4 s``, ``0.4 s``, ``60 s``, ``5 min``."""
     minutes, rest = divmod(round(seconds), 60)
-    return (
-        f"{minutes} min" if minutes >= 2 and not rest else f"{seconds:.0f} s" if seconds >= 9.95 else f"{seconds:.1f} s"
-    )
+    if minutes >= 2 and not rest:
+        return f"{minutes} min"
+    return f"{seconds:.0f} s" if seconds >= 9.95 or seconds == int(seconds) else f"{seconds:.1f} s"
 
 
 def called(name: str) -> str:

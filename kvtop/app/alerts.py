@@ -28,8 +28,8 @@ def change_document(change: Change, state: EngineState) -> dict[str, Any]:
     document = {
         "engine": None if engine is None else engine.name,
         "run": None if engine is None else engine.run,
-        "at": state.wall,
-        **alarm_document(change.check, state.mono),
+        "at": change.wall,
+        **alarm_document(change.check, change.mono),
         "state": "firing" if change.began else "over",
     }
     # Dates are an engine's word: JSON has no NaN.

@@ -172,9 +172,7 @@ class EngineScreen(TimeKeys, Screen[None]):
         if changes:
             self._heard = now
         self.feed.pace(STILL_FPS if self.still else LIVE_FPS)
-        alarms = self.feed.take_alarms()
-        self.panel(HeaderPanel).alarms = self.feed.alarms
-        self._alarmed(alarms)
+        self._alarmed(self.feed.take_alarms())
         self._arrived_events += len(changes.events)
         if self._dialog is not None and (text_due or changes.link or changes.hello or changes.full):
             self._dialog.follow(self.feed.live)
@@ -194,7 +192,7 @@ class EngineScreen(TimeKeys, Screen[None]):
             # What is hidden cannot keep the focus: it is lost while the terminal is too small.
             last = self.panels[self._last_focus]
             self.set_focus(last if last.display else self.requests)
-        if changes.full or changes.hello or changes.numbers or alarms:
+        if changes.full or changes.hello or changes.numbers:
             self.dashboard.follow(self.feed.live)
         self._news = self._news or bool(changes)
         self._draw(now, texts=(text_due and self._texts_differ(now)) or changes.link)
@@ -217,6 +215,14 @@ class EngineScreen(TimeKeys, Screen[None]):
         over."""
         if changes and self.alert is not None and self.feed.replay is None:
             self.alert(self.feed.live, changes)
+
+    def _follow_alarms(self) -> None:
+        """The header has those of the moment that is shown, and a row more while one fires."""
+        header = self.panel(HeaderPanel)
+        fired = bool(header.alarms.firing)
+        header.alarms = self.feed.alarms
+        if fired != bool(header.alarms.firing):
+            self.dashboard.follow(self.feed.live)
 
     def _shown_now(self) -> float:
         """What ages and waits go by: the viewer's clock, or the recording's."""
@@ -244,6 +250,7 @@ class EngineScreen(TimeKeys, Screen[None]):
         if held is None or turned:
             self._fresh = Changes()
         self._follow_run()
+        self._follow_alarms()
         self._notes.expire(now)
         arrived = 0 if held else self._arrived_events
         tick = Tick(self.feed.shown, self.feed.time(now), fresh, texts, arrived, held, self._app.governor.label)

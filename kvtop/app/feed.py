@@ -82,10 +82,15 @@ class Feed:
 
     def take_alarms(self) -> list[Change]:
         """Alarms that began or ended since the last call."""
-        changes = self._watch.take_changes()
-        if changes and self.live.seq is not None:
-            self._reports.append((self.live.run, self.live.seq, self._watch.report))
-        return changes
+        return self._watch.take_changes()
+
+    def _remember(self) -> None:
+        """How alarms stand, where it is not as before: for looking back."""
+        if self.live.seq is not None and self.replay is None:
+            run, seq, report = self.live.run, self.live.seq, self._watch.report
+            last = self._reports[-1] if self._reports else None
+            if last is None or last[0] != run or last[2].standing != report.standing:
+                self._reports.append((run, seq, report))
 
     def _report_at(self, run: str | None, frame: int) -> Report:
         """How alarms stood then, as the live watch has seen it."""
@@ -110,6 +115,7 @@ class Feed:
             else:
                 news.append(self._watch.apply(self.live, item, now))
         news.append(self._watch.tick(self.live, now if self.replay is None else self.replay.time))
+        self._remember()
         if self.live.resync and now - self._asked_at > KEYFRAME_EVERY:
             self._asked_at = now
             self.source.request_keyframe()
@@ -162,7 +168,7 @@ class Feed:
 
 
 KEPT_REPORTS = 512
-"""Times at which alarms began or ended that are remembered, for looking back."""
+"""Times at which the state of an alarm changed that are remembered, for looking back."""
 
 KEYFRAME_EVERY = 2.0
 """Seconds between two requests for a keyframe while frames do not join; a source may ask by itself too."""

@@ -10,7 +10,7 @@ from kvtop.alarms import Settings
 from kvtop.protocol import IterationFrame, Keyframe, Verdict
 from tests.alarms.watching import Watched, of, watched
 from tests.app.live_engine import STEP_S, LiveEngine
-from tests.engine import faults
+from tests.engine import pool_faults
 from tests.recording import recorded
 
 
@@ -147,7 +147,7 @@ def test_a_paused_engine_is_no_alarm() -> None:
 
 
 def test_blocks_whose_owner_is_gone() -> None:
-    with faults.leaked_reference():
+    with pool_faults.leaked_reference():
         engine = LiveEngine(prefix_cache=False)
         seen = watched(engine, iterations=300)
     check = seen.check("orphan_blocks")
@@ -163,7 +163,7 @@ def test_blocks_whose_owner_is_gone() -> None:
 
 
 def test_ledger_violations_that_the_engine_finds() -> None:
-    with faults.leaked_reference():
+    with pool_faults.leaked_reference():
         engine = LiveEngine(prefix_cache=False)
         seen = watched(engine, Settings.of({"orphan_blocks": "off"}), iterations=300)
         found = engine.scheduler.audit.round()
@@ -178,7 +178,7 @@ def test_ledger_violations_that_the_engine_finds() -> None:
 
 
 def test_ledger_violations_that_only_we_find() -> None:
-    with faults.missing_dirty_mark():
+    with pool_faults.missing_dirty_mark():
         seen = watched(LiveEngine(), iterations=100)
     check = seen.check("ledger_violation")
     assert check.status == "firing"
@@ -251,6 +251,10 @@ def test_stale_data_where_a_step_hangs() -> None:
     assert check.since == pytest.approx(last)
     seen.follow(engine, steps(8))
     assert seen.told == [("stale_data", True), ("stale_data", False)]
+    over = seen.changes[-1]
+    assert over.check.finding == check.finding  # as it was last
+    assert over.mono is not None
+    assert over.mono > last + 5.0
 
 
 def test_stale_data_where_the_connection_is_lost() -> None:

@@ -6,10 +6,15 @@ from pathlib import Path
 import pytest
 
 from kvtop.alarms import Victim
+from kvtop.protocol import encode
+from kvtop.record import Recording
+from kvtop.sources.replay import ReplaySource
 from panels.dialogs.alarms_screen import AlarmsScreen
 from panels.requests import RequestsPanel
-from tests.app.harness import Bench, bench, in_loop
+from tests.app.harness import Bench, agreeing, bench, in_loop
 from tests.app.live_engine import LiveEngine
+from tests.app.test_time import TimedBench
+from tests.recordings.kit import HandClock, recording
 
 SIZES = [(60, 16), (80, 24), (200, 50)]
 
@@ -140,3 +145,43 @@ async def test_a_snapshot_has_them(tmp_path: Path) -> None:
         states = {alarm["alarm"]: alarm["state"] for alarm in document["alarms"]}
         assert (states["stale_data"], states["no_progress"], len(states)) == ("firing", "fine", 8)
         assert any(event["kind"] == "alarm" and "stale data" in event["detail"] for event in document["events"])
+
+
+@in_loop
+async def test_a_moment_past_has_the_alarms_of_then(tmp_path: Path) -> None:
+    b = TimedBench(tmp_path)
+    async with b.app.run_test(size=(80, 24)) as b.pilot:
+        await b.go_on(40)
+        await hang(b)
+        b.engine.clock.now += 12.0
+        await b.go_on(110)  # so long that it is over
+        assert "checks fine" in b.text("header").splitlines()[0]
+        await b.press("left_parenthesis")  # ten seconds back is within the silence
+        first = b.text("header").splitlines()[0]
+        assert "PAST" in first
+        assert "! stale data" in first
+        await b.press("left_square_bracket", "left_square_bracket")
+        assert "! stale data" not in b.text("header")
+        await b.press("n")
+        assert "checks fine" in b.text("header").splitlines()[0]
+
+
+@in_loop
+async def test_a_replay_has_alarms_and_tells_nobody(tmp_path: Path) -> None:
+    engine = LiveEngine()
+    frames = [engine.hello(), engine.keyframe(), *(engine.step() for _ in range(60))]
+    engine.clock.now += 12.0
+    frames += [engine.step() for _ in range(20)]
+    clock = HandClock()
+    source = ReplaySource(
+        Recording(recording(tmp_path / "a.kvtop", [(encode(frame), frame) for frame in frames])), "a.kvtop", clock=clock
+    )
+    b = Bench(source, tmp_path, agreeing, control_path=None)  # type: ignore[arg-type]
+    alerted: list[object] = []
+    b.screen.alert = lambda state, changes: alerted.append(changes)
+    async with b.app.run_test(size=(80, 24)) as b.pilot:
+        await b.tick()
+        await b.press("n")  # its end
+        assert "! stale data" in b.text("header").splitlines()[0]
+        assert "ALARM stale data" in b.text("events")
+        assert alerted == []

@@ -53,7 +53,7 @@ def test_the_command_gets_the_alarm_on_its_standard_input_and_the_engines_words_
     first, second = [json.loads(line) for line in (tmp_path / "told").read_text().splitlines()]
     assert (first["engine"], first["run"], first["alarm"], first["state"]) == ("demo", "r1", "never_fits", "firing")
     assert (first["evidence"], first["victim"]["num"], first["severity"]) == (EVIL, 7, "critical")
-    assert second["state"] == "over"
+    assert (second["state"], second["victim"]["num"]) == ("over", 7)
     assert [path.name for path in tmp_path.iterdir()] == ["told"]
 
 
