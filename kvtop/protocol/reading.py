@@ -29,7 +29,11 @@ _MODELS: dict[str, type[Message]] = {
     "reply": Reply,
 }
 
-_ITERATION = b'{"type":"iteration",'
+_FREQUENT: tuple[tuple[bytes, type[IterationFrame] | type[Keyframe]], ...] = (
+    (b'{"type":"iteration",', IterationFrame),
+    (b'{"type":"keyframe",', Keyframe),
+)
+"""What comes twenty times a second, and what has a hundred thousand items, as our engine writes them."""
 
 MAX_MENDS = 20_000
 """Mistakes in one line beyond which it is of no use."""
@@ -53,10 +57,11 @@ class Reading(NamedTuple):
 def read_frame(line: bytes) -> Reading:
     """An engine's line, mended where it has to be. Raises `ProtocolError` where nothing can be made of it, and for a hello
     of another major version."""
-    if line.startswith(_ITERATION):
-        # What comes twenty times a second, as our engine writes it, in one go.
-        with suppress(ValidationError):
-            return Reading(IterationFrame.model_validate_json(line))
+    for start, kind_of in _FREQUENT:
+        if line.startswith(start):
+            # In one go where nothing is wrong with it.
+            with suppress(ValidationError):
+                return Reading(kind_of.model_validate_json(line))
     raw, kind = parse_object(line)
     model = _MODELS.get(kind)
     if model is None:

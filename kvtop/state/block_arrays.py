@@ -1,6 +1,7 @@
 """The block pool as arrays, one entry a block, kept up to date from run lengths."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,14 @@ MAX_BLOCKS = 16 * 1024 * 1024
 """Largest pool a viewer keeps (about 450 MB); what lies beyond is counted as a bad fact."""
 
 _CHUNK = 1 << 20
+_MANY = 64
+"""Items from which on they are written as arrays."""
+
+_DIGITS = np.full(256, 255, dtype=np.uint8)
+"""What a character is worth as a hexadecimal digit."""
+for _character in "0123456789abcdefABCDEF":
+    _DIGITS[ord(_character)] = int(_character, 16)
+
 _LIMITS = np.iinfo(np.int32).max
 _Runs = npt.NDArray[np.int64]
 
@@ -98,7 +107,7 @@ class BlockArrays:
             offsets = np.arange(int(ends[-1]), dtype=np.int64) - np.repeat(ends - count, count)
             index = np.repeat(table[:, 0], count) + offsets
             values = np.repeat(table, count, axis=0)
-        unique = np.unique(index)
+        unique = index if _ascend(index) else np.unique(index)
         counted = unique if self.device == self.total else unique[: np.searchsorted(unique, self.device)]
         self.counts -= np.bincount(self.state[counted], minlength=256)
         # Where an index occurs twice, numpy assigns the last value: the later run wins.
@@ -123,6 +132,8 @@ class BlockArrays:
         if self._hash is None or self._hashed is None:
             self._hash = np.zeros(self.total, dtype=np.uint64)
             self._hashed = np.zeros(self.total, dtype=np.bool_)
+        if len(hashes) >= _MANY and (written := self._write_hashes(hashes)) is not None:
+            return written
         changed, bad = [], 0
         for block, text in hashes:
             if not 0 <= block < self.total:
@@ -142,8 +153,30 @@ class BlockArrays:
             complain(f"{bad} block hashes outside the pool or not 16 hex digits")
         return changed
 
-    def apply_ages(self, ages: Iterable[BlockAge], mono: float, complain: Complain) -> None:
+    def _write_hashes(self, hashes: Sequence[BlockHash]) -> list[int] | None:
+        """A hash for each of many blocks in their order, as keyframes have them; None, and nothing is done, for anything else."""
+        assert self._hash is not None
+        assert self._hashed is not None
+        blocks, texts = list(map(itemgetter(0), hashes)), list(map(itemgetter(1), hashes))
+        try:
+            if set(map(len, texts)) != {16}:
+                return None
+            places = np.array(blocks, dtype=np.int64)
+            digits = np.frombuffer("".join(texts).encode("ascii"), dtype=np.uint8)
+        except (OverflowError, TypeError, UnicodeError):  # a hash that was lost has no text
+            return None
+        values = _DIGITS[digits.reshape(-1, 16)]
+        if places[0] < 0 or places[-1] >= self.total or not _ascend(places) or (values > 15).any():
+            return None
+        pairs = (values[:, ::2] << 4) | values[:, 1::2]
+        self._hash[places] = pairs.view(">u8").reshape(-1)
+        self._hashed[places] = True
+        return blocks
+
+    def apply_ages(self, ages: Sequence[BlockAge], mono: float, complain: Complain) -> None:
         """``ages`` of a keyframe: seconds before ``mono`` at which blocks were last touched."""
+        if len(ages) >= _MANY and self._write_ages(ages, mono):
+            return
         bad = covered = 0
         for start, count, age in ages:
             covered += max(0, count)
@@ -154,11 +187,29 @@ class BlockArrays:
         if bad:
             complain(f"{bad} block ages outside the pool or negative")
 
+    def _write_ages(self, ages: Sequence[BlockAge], mono: float) -> bool:
+        """Many ages, in the order of their blocks; False, and nothing is done, where one cannot be or they overlap."""
+        table = np.array(ages, dtype=np.float64)
+        start, count, age = table.T
+        ends = start + count
+        sane = (start >= 0) & (count >= 1) & (ends <= self.total) & (age >= 0)
+        if not sane.all() or (start[1:] < ends[:-1]).any():
+            return False
+        counts = count.astype(np.int64)
+        offsets = np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
+        self.touched[np.repeat(start.astype(np.int64), counts) + offsets] = np.repeat(mono - age, counts)
+        return True
+
     def hash_of(self, block: int) -> str | None:
         """The block's prefix-cache hash as 16 hex digits, None when it has none."""
         if self._hash is None or self._hashed is None or not self._hashed[block]:
             return None
         return f"{int(self._hash[block]):016x}"
+
+
+def _ascend(numbers: npt.NDArray[np.int64]) -> bool:
+    """Each is larger than the one before it, as in what engines send: to sort it would cost ten times as much."""
+    return bool((numbers[1:] > numbers[:-1]).all())
 
 
 def _hash_value(text: str) -> int:
