@@ -35,6 +35,7 @@ class Definition:
         flag: The option is a pair without a value: ``--ascii`` and ``--no-ascii``.
         shorthands: Options that stand for one value each.
         overruled: Variables of others that, when not empty, set a value.
+        command: It is run: not taken from a file that everybody may write.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Definition:
     flag: bool = False
     shorthands: Mapping[str, str] = dataclasses.field(default_factory=dict)
     overruled: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    command: bool = False
 
     @property
     def field(self) -> str:
@@ -287,6 +289,7 @@ class Settings:
         unset="nothing is run",
         option="--on-alarm",
         metavar="COMMAND",
+        command=True,
     )
     keys: Mapping[str, object] = dataclasses.field(default_factory=dict)
 

@@ -64,8 +64,8 @@ def default_path(env: Mapping[str, str]) -> str | None:
 
 def read_file(path: str, *, must_exist: bool = True) -> SettingsFile | None:
     """Reads and checks it; None where it is not there and need not be. Raises `UserError`, exit code 2."""
-    text = _text(path, must_exist)
-    return None if text is None else parse(text, path)
+    found = _text(path, must_exist)
+    return None if found is None else parse(found[0], path, anybody=found[1])
 
 
 def wrong(place: str, what: str, hint: str = WITHOUT) -> UserError:
@@ -73,7 +73,8 @@ def wrong(place: str, what: str, hint: str = WITHOUT) -> UserError:
     return UserError(f"{place}: {one_line(what)}", hint, code=2)
 
 
-def _text(path: str, must_exist: bool) -> str | None:
+def _text(path: str, must_exist: bool) -> tuple[str, bool] | None:
+    """The text, and whether everybody may write it."""
     try:
         # A pipe without a writer would be waited for.
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -97,21 +98,21 @@ def _text(path: str, must_exist: bool) -> str | None:
     if len(data) > LARGEST_BYTES:
         raise wrong(path, f"is larger than {LARGEST_BYTES >> 10} KiB")
     try:
-        return data.decode("utf-8-sig")
+        return data.decode("utf-8-sig"), bool(mode & stat.S_IWOTH)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise wrong(f"{path}:{line}", f"is not UTF-8: byte 0x{data[error.start]:02x}") from None
 
 
-def parse(text: str, path: str) -> SettingsFile:
-    """What a document of TOML sets. Raises `UserError`, exit code 2."""
+def parse(text: str, path: str, *, anybody: bool = False) -> SettingsFile:
+    """What a document of TOML sets; ``anybody``: everybody may have written it. Raises `UserError`, exit code 2."""
     import tomllib
 
     lines = lines_of(text)
     if lines.too_deep is not None:
         raise wrong(f"{path}:{lines.too_deep}", "is nested too deep")
     try:
-        return _Reader(path, lines).file(tomllib.loads(text))
+        return _Reader(path, lines, anybody).file(tomllib.loads(text))
     except RecursionError:
         raise wrong(path, "is nested too deep") from None
     except ValueError as error:
@@ -137,8 +138,8 @@ def _dotted(path: Iterable[str | int]) -> str:
 
 
 class _Reader:
-    def __init__(self, path: str, lines: Lines) -> None:
-        self.path, self.lines = path, lines
+    def __init__(self, path: str, lines: Lines, anybody: bool) -> None:
+        self.path, self.lines, self.anybody = path, lines, anybody
 
     def file(self, document: Mapping[str, object]) -> SettingsFile:
         profiles = self.table(document.get(PROFILES, {}), (PROFILES,))
@@ -184,6 +185,8 @@ class _Reader:
             if name == KEYS:
                 keys = dict(self.keys(self.table(value, here), here))
             elif name != PROFILES:
+                if BY_NAME[name].command and self.anybody:
+                    raise self.wrong(here, "a command is not taken from a file that everybody may write: chmod o-w")
                 try:
                     values[name] = Given(BY_NAME[name].written(value), self.place(here))
                 except ValueError as error:

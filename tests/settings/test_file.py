@@ -130,6 +130,20 @@ def test_what_is_no_file_is_said(tmp_path: Path) -> None:
         says("Permission denied")
 
 
+def test_no_command_is_taken_from_a_file_that_everybody_may_write(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("theme = 'dark'\n[profiles.p]\non-alarm = 'mail me'\n")
+    path.chmod(0o664)
+    file = read_file(str(path))
+    assert file is not None
+    assert file.profiles["p"].values["on-alarm"].value == "mail me"
+    path.chmod(0o666)
+    with pytest.raises(UserError, match=r"config\.toml:3: profiles\.p\.on-alarm: a command is not taken"):
+        read_file(str(path))
+    path.write_text("theme = 'dark'")
+    assert read_file(str(path)) is not None
+
+
 @given(st.text(st.sampled_from("thmeclorskyp=.[]{}'\"\n #1truef"), max_size=60))
 def test_whatever_it_holds_it_is_read_or_refused(text: str) -> None:
     said: list[str] = []
