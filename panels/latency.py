@@ -48,7 +48,7 @@ class LatencyPanel(TitledPanel):
     ACTIONS = (
         Action("metric", ("o",), "o", "histogram of the next: ttft, tpot, queue, latency", "next"),
         Action("window", ("w",), "w", "histogram of the next window: 1 min, 5 min, all seen", "window"),
-        Action("level", ("S",), "S", "set the service level that goodput is counted against", "level"),
+        Action("level", ("L",), "L", "set the service level that goodput is counted against", "level"),
     )
     BINDINGS = bindings(ACTIONS, NAME)
 

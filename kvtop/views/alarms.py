@@ -82,9 +82,17 @@ def listed(report: Report) -> list[Check]:
 
 
 def check_rows(
-    check: Check, state: EngineState, now: float, width: int, *, chosen: bool = False, glyphs: Glyphs = UNICODE
+    check: Check,
+    state: EngineState,
+    now: float,
+    width: int,
+    *,
+    chosen: bool = False,
+    jump: str = "Enter",
+    glyphs: Glyphs = UNICODE,
 ) -> list[Row]:
-    """One check of the page: title and state; evidence, victim and what to try, or what was looked at."""
+    """One check of the page: title and state; evidence, victim and what to try, or what was looked at. ``jump``: the key that
+    goes to the victim."""
     builder = RowBuilder().add("▸ " if chosen else "  ", Role.STRONG)
     role = severity_role(check) if check.fires else Role.STRONG
     builder.add(f"{'! ' if check.fires else ''}{check.title}", role).add("  ")
@@ -94,7 +102,7 @@ def check_rows(
     finding = check.finding
     if finding is not None:
         if finding.victim is not None:
-            goes = "" if finding.victim.kind == "engine" else ", Enter goes there"
+            goes = "" if finding.victim.kind == "engine" else f", {jump} goes there"
             rows += _paragraph(
                 "victim: ", f"{clean(finding.victim.name)} ({finding.victim.kind}{goes})", width, Role.STRONG
             )

@@ -40,7 +40,7 @@ class AlarmsScreen(TextScreen):
         keys: Actions = ALARM_ACTIONS,
     ) -> None:
         super().__init__(close_keys=close_keys, glyphs=glyphs, keys=keys, live=True)
-        self._look, self._jump = look, jump
+        self._look, self._jump, self._jump_key = look, jump, key_of(keys, "jump")
         self._chosen: str | None = None
         """The name of the chosen check: it stays chosen wherever it goes in the list."""
         self._first = 0
@@ -69,7 +69,9 @@ class AlarmsScreen(TextScreen):
         starts = []
         for place, check in enumerate(checks):
             starts.append(len(rows))
-            rows += check_rows(check, state, now, width - 2, chosen=place == chosen, glyphs=self._glyphs)
+            rows += check_rows(
+                check, state, now, width - 2, chosen=place == chosen, jump=self._jump_key, glyphs=self._glyphs
+            )
             rows.append(_BLANK)
         room = height - 2
         if checks:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from kvtop.alarms import Victim
+from kvtop.app.keymap import keymap
 from kvtop.protocol import encode
 from kvtop.record import Recording
 from kvtop.sources.replay import ReplaySource
@@ -100,17 +101,22 @@ async def test_on_a_small_terminal_the_chosen_one_is_in_sight(tmp_path: Path) ->
         assert "this one has no victim to go to" in b.notes()
 
 
+@pytest.mark.parametrize(("keys", "key", "shown"), [({}, "enter", "Enter"), ({"alarms.jump": "f2"}, "f2", "f2")])
 @in_loop
-async def test_enter_goes_to_the_request_that_is_hit(tmp_path: Path) -> None:
+async def test_a_key_goes_to_the_request_that_is_hit(
+    tmp_path: Path, keys: dict[str, str], key: str, shown: str
+) -> None:
     engine = LiveEngine()
-    async with bench(tmp_path, engine=engine) as b:
+    async with bench(tmp_path, engine=engine, keymap=keymap(keys)) as b:
         await b.iterate(10)
         for _ in range(230):
             b.time += 0.05
             b.source.put(engine.step(only_time=True))
             b.app.tick()
         await b.pilot.pause()
-        await b.press("exclamation_mark", "enter")
+        await b.press("exclamation_mark")
+        assert f"(request, {shown} goes there)" in b.text("page")
+        await b.press(key)
         assert b.app.screen is b.screen
         check = next(check for check in b.screen.feed.alarms.checks if check.name == "no_progress")
         assert check.finding is not None

@@ -25,7 +25,7 @@ async def test_a_service_level_is_typed_refused_with_its_reason_and_left_as_it_w
     async with bench(tmp_path) as b:
         panel = b.screen.panel(LatencyPanel)
         await b.iterate(60)
-        await b.press("7", "S", *"ttft=0.5,tpot", "enter")
+        await b.press("7", "L", *"ttft=0.5,tpot", "enter")
         assert "tpot is not NAME=SECONDS" in b.text("footer")
         assert panel.field.display, "what was typed can be put right"
         await b.press(*"=0.1", "enter")
@@ -33,10 +33,10 @@ async def test_a_service_level_is_typed_refused_with_its_reason_and_left_as_it_w
         await b.iterate(1)
         assert "goodput ttft≤500ms tpot≤100ms" in b.text("latency")
         assert panel.has_focus
-        await b.press("S", "9", "escape")
+        await b.press("L", "9", "escape")
         assert panel.level == {"ttft": 0.5, "tpot": 0.1}
         assert panel.full, "Esc left the field, not the panel"
-        await b.press("S", *["backspace"] * 40, "enter")
+        await b.press("L", *["backspace"] * 40, "enter")
         assert panel.level == {}
         await b.press("o", "w", "w")
         assert "▸7 latency: tpot, all seen" in b.text("latency")
