@@ -56,9 +56,13 @@ class PoliciesPanel(TitledPanel):
 
     def _scroll(self, by: int) -> None:
         before, self.first = self.first, max(0, min(self.first + by, len(self.state.policy) - 1))
+        shown = self._rows_drawn
+        self.draw()
         if self.first == before:
             self.hint(f"this is the {'last' if by > 0 else 'first'} axis")
-        self.draw()
+        elif self._rows_drawn == shown:
+            self.first = before
+            self.hint("all axes are in sight")
 
     def action_older(self) -> None:
         self._choose(1)

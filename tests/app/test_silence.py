@@ -75,7 +75,9 @@ def test_every_key_is_answered(state: Callable[[Bench], Awaitable[None]], tmp_pa
                     for _ in range(2):
                         while b.app.screen is not b.screen:
                             b.app.pop_screen()
-                        b.screen.set_focus(panel or b.screen.requests)
+                        if b.screen.dashboard.full:
+                            b.screen.action_full()
+                        b.screen._go_to(panel or b.screen.requests)
                         b.screen.hint("")
                         await b.pilot.pause()
                         before = seen(b)
