@@ -332,7 +332,7 @@ def build_parser() -> argparse.ArgumentParser:
         "completion",
         help="print a script by which a shell completes what is typed",
         description="Print a script by which a shell completes commands, options, their values, and names of engines. "
-        "bash: source <(kvtop completion bash); zsh, after compinit: source <(kvtop completion zsh); "
+        'bash: eval "$(kvtop completion bash)"; zsh, after compinit: eval "$(kvtop completion zsh)"; '
         "fish: kvtop completion fish | source.",
         epilog=EXIT_CODES,
     )

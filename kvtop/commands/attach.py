@@ -6,11 +6,14 @@ from kvtop.commands.preferences import preferences
 from kvtop.commands.settings_options import chosen
 from kvtop.commands.target import control_of, find_engine
 from kvtop.commands.tty import require_screen, restored, signals_raise
+from kvtop.errors import UserError
+from kvtop.settings.resolve import Chosen
+from kvtop.sources.discover import Found
 
 
 def run(options: argparse.Namespace) -> int:
     choice = chosen(options)
-    found = find_engine(choice.settings.engine if options.target is None else options.target, ask=True)
+    found = found_engine(options.target, choice)
     require_screen()
 
     wanted = preferences(choice)
@@ -21,3 +24,14 @@ def run(options: argparse.Namespace) -> int:
     source = SocketSource(found.path, history=History())
     with signals_raise(), restored():
         return show(source, control_of(found.path), wanted)
+
+
+def found_engine(target: str | None, choice: Chosen) -> Found:
+    """The engine that was named, else that of the settings, else the only one. Raises `UserError`."""
+    if target is not None or choice.settings.engine is None:
+        return find_engine(target, ask=True)
+    try:
+        return find_engine(choice.settings.engine)
+    except UserError as error:
+        # Nobody has typed that name now.
+        raise UserError(f"{choice.places['engine']}: engine: {error.message}", error.hint, error.code) from None

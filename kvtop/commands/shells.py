@@ -128,17 +128,19 @@ _kvtop() {
     _files
   fi
 }
-if [ "$funcstack[1]" = "_kvtop" ]; then _kvtop "$@"; else compdef _kvtop kvtop; fi
+if [ "$funcstack[1]" = "_kvtop" ]; then _kvtop "$@"
+elif (( $+functions[compdef] )); then compdef _kvtop kvtop
+else echo "completion of kvtop needs compinit before it" >&2; fi
 """
 
 
 def bash(tree: Command) -> str:
-    """For ``source <(kvtop completion bash)``, or a file in bash-completion's folder."""
+    """For ``eval "$(kvtop completion bash)"``, or a file in bash-completion's folder."""
     return "\n".join([_ABOUT.format(shell="bash"), "", *_entries(tree)]) + _LOOK + _BASH
 
 
 def zsh(tree: Command) -> str:
-    """For ``source <(kvtop completion zsh)`` after ``compinit``, or a file ``_kvtop`` in a folder of ``$fpath``."""
+    """For ``eval "$(kvtop completion zsh)"`` after ``compinit``, or a file ``_kvtop`` in a folder of ``$fpath``."""
     return "\n".join(["#compdef kvtop", _ABOUT.format(shell="zsh"), "", *_entries(tree)]) + _LOOK + _ZSH
 
 

@@ -8,6 +8,7 @@ import pytest
 from kvtop.app.app import KvtopApp
 from kvtop.app.app import run as show
 from kvtop.cli import build_parser, run
+from kvtop.commands import attach
 from kvtop.commands.preferences import preferences
 from kvtop.commands.settings_options import chosen
 from kvtop.errors import UserError
@@ -18,6 +19,7 @@ from kvtop.term.paper import Paper
 from kvtop.term.theme import THEMES
 from kvtop.views.glyphs import ASCII
 from tests.app.sources import HandFedSource
+from tests.cli.fakes import FakeEngine
 from tests.cli.run import assert_one_line, kvtop
 
 
@@ -35,6 +37,26 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def choice(*words: str) -> Chosen:
     return chosen(build_parser().parse_args(words))
+
+
+def test_an_engine_of_the_settings_is_meant_where_none_is_named(
+    folder: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KVTOP_SOCKET_DIR", str(folder))
+    file.write_text("\nengine = 'prod'")
+    for words, says in (
+        (["attach"], f"{file}:2: engine: no engine named prod is running"),
+        ([], f"{file}:2: engine: no engine named prod is running"),
+        (["attach", "other"], "no engine named other is running"),
+        (["attach", "--no-config"], "no engine is running"),
+    ):
+        with pytest.raises(UserError) as caught:
+            run(words)
+        assert caught.value.message == says
+    with FakeEngine(folder, "prod"), FakeEngine(folder, "other"):
+        for words, name in ((["attach"], "prod"), (["attach", "other"], "other")):
+            met = attach.found_engine(build_parser().parse_args(words).target, choice(*words))
+            assert met.name == name
 
 
 def test_every_theme_that_may_be_set_is_there() -> None:
@@ -162,22 +184,18 @@ def test_it_shows_what_holds_and_why(
     assert "# theme = " in capsys.readouterr().out
 
 
-def test_a_wrong_file_stops_the_screen_before_anything_starts_and_nothing_else(folder: Path, file: Path) -> None:
+def test_a_wrong_file_stops_the_screen_before_anything_starts_and_nothing_else(
+    folder: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KVTOP_SOCKET_DIR", str(folder))
     file.write_text('theme = "light"\n\ncolour = 3\n')
-    for words in (["attach"], ["demo", "--model", "random"], ["config"], []):
-        assert_one_line(kvtop(folder, *words), 2, f"{file}:3: colour: no such key; did you mean colors?", "--no-config")
+    says = f"{file}:3: colour: no such key; did you mean colors?"
+    for words in (["attach"], ["demo", "--model", "random"], ["replay", "x"], ["config"], []):
+        with pytest.raises(UserError) as caught:
+            run(words)
+        assert caught.value.message == says, words
     assert list(folder.iterdir()) == []
-    assert kvtop(folder, "ls").returncode == 0
-    assert_one_line(kvtop(folder, "attach", "--theme", "pink"), 2, "--theme", "'pink' is not one of auto, dark")
-
-
-def test_columns_come_as_one_text_or_as_a_list_and_a_wrong_one_is_told_with_its_place(file: Path) -> None:
-    assert preferences(choice("attach", "--columns", "wait,State")).columns == ("id", "wait", "state")
-    file.write_text('columns = ["prompt", "id"]')
-    assert preferences(choice("demo")).columns == ("prompt", "id")
-    file.write_text('\ncolumns = "promt"')
-    with pytest.raises(UserError, match="there is no column 'promt'; columns are id, state, priority") as caught:
-        preferences(choice())
-    assert (caught.value.code, f"{file}:2: " in caught.value.message) == (2, True)
-    with pytest.raises(UserError, match="--columns: columns: the column id is there twice"):
-        preferences(choice("--columns", "id,id"))
+    assert run(["ls"]) == 0
+    assert_one_line(kvtop(folder, "attach"), 2, says, "--no-config")
+    with pytest.raises(UserError, match=r"--theme: 'pink' is not one of auto, dark"):
+        run(["attach", "--theme", "pink"])
