@@ -62,8 +62,18 @@ def _older(row: RequestRow) -> float | None:
     return (_age(row) or (row.prefill_s or 0.0) + (row.decode_s or 0.0)) - row.phase_since
 
 
-def _behind(phase: str) -> Callable[[RequestRow], float | None]:
-    return lambda row: row.behind_clock(phase)
+def _waiting(row: RequestRow) -> float | None:
+    # Asked of each of ten thousand while one types: `RequestRow.behind_clock` would take twice as long.
+    since = row.phase_since
+    return None if since is None or row.state not in WAITING_STATES else (row.queue_s or 0.0) - since
+
+
+def _prefilling(row: RequestRow) -> float | None:
+    return None if row.state != "prefill" else row.behind_clock("prefill")
+
+
+def _decoding(row: RequestRow) -> float | None:
+    return None if row.state != "decode" else row.behind_clock("decode")
 
 
 FIELDS: tuple[Field, ...] = (
@@ -82,9 +92,9 @@ FIELDS: tuple[Field, ...] = (
     Field("preempt", COUNT, "times it was preempted", attrgetter("preemptions"), others=("preempted", "pre")),
     Field("recomp", COUNT, "tokens computed again", attrgetter("recomputed_tokens"), others=("recomputed",)),
     Field("prio", COUNT, "priority, smaller is more urgent", attrgetter("priority"), others=("priority", "pri")),
-    Field("wait", SECONDS, "seconds waiting in all", attrgetter("queue_s"), _behind("queue")),
-    Field("prefill", SECONDS, "seconds in prefill", attrgetter("prefill_s"), _behind("prefill")),
-    Field("decode", SECONDS, "seconds in decode", attrgetter("decode_s"), _behind("decode")),
+    Field("wait", SECONDS, "seconds waiting in all", attrgetter("queue_s"), _waiting),
+    Field("prefill", SECONDS, "seconds in prefill", attrgetter("prefill_s"), _prefilling),
+    Field("decode", SECONDS, "seconds in decode", attrgetter("decode_s"), _decoding),
     Field("age", SECONDS, "seconds since it arrived, until its end", _age, _older),
     Field("lost", SECONDS, "seconds given up by preemptions", attrgetter("lost_s")),
     Field("ttft", SECONDS, "seconds to its first token", attrgetter("ttft_s")),

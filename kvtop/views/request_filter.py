@@ -22,6 +22,9 @@ MOST_TERMS = 32
 """Conditions at most: each is asked of ten thousand requests while one types."""
 
 _MOST = 1e15
+_ROUNDED = 1e-5
+"""Seconds by which sums of times may be rounded, more than for clocks of many years."""
+
 _OPERATORS = (">=", "<=", "!=", "==", ">", "<", "=", ":", "~")
 _CONDITION = re.compile(r"([^\W\d]\w*)\s*(>=|<=|!=|==|[><=:~])\s*")
 _WORD = re.compile(r"[^\s|]+")
@@ -260,8 +263,15 @@ def keeper(chosen: RequestFilter) -> Keep:
         return ways[0][0]
     if len(ways) == 1:
         return _all(ways[0])
-    alternatives = [_all(tests) for tests in ways]
-    return lambda row, clock: any(alternative(row, clock) for alternative in alternatives)
+    alternatives = [_all(tests) if len(tests) > 1 else tests[0] for tests in ways]
+
+    def keep(row: RequestRow, clock: float) -> bool:
+        for alternative in alternatives:  # noqa: SIM110 - as below
+            if alternative(row, clock):
+                return True
+        return False
+
+    return keep
 
 
 def _all(tests: list[Keep]) -> Keep:
@@ -312,7 +322,7 @@ def _comparison(known: Field, sign: str, number: float) -> Keep:
 def turns(chosen: RequestFilter) -> Callable[[RequestRow, float], float | None]:
     """When it is to be asked again about a request at the latest, by the engine's clock; None: not until that changes."""
     times = [
-        (moving, float(term.value), (_OPPOSITE[term.operator] if term.negated else term.operator) in (">", "<="))
+        (moving, float(term.value))
         for terms in chosen.alternatives
         for term in terms
         if term.field and (moving := NAMED[term.field].moving) and isinstance(term.value, float | int)
@@ -320,15 +330,14 @@ def turns(chosen: RequestFilter) -> Callable[[RequestRow, float], float | None]:
 
     def due(row: RequestRow, clock: float) -> float | None:
         first = None
-        for moving, number, after in times:
+        for moving, number in times:
             behind = moving(row)
-            if behind is None:
+            if behind is None or (turn := number - behind) < clock - _ROUNDED:
                 continue
-            value = behind + clock
-            if value < number or (after and value == number):
-                # The sum may be rounded to the near side of the number: then the next time is as good as any.
-                turn = max(number - behind, nextafter(clock, inf))
-                first = turn if first is None or turn < first else first
+            if turn <= clock:
+                # It may not have been reached yet, by rounding: then the next time is as good as any.
+                turn = nextafter(clock, inf)
+            first = turn if first is None or turn < first else first
         return first
 
     return due

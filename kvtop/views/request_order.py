@@ -82,6 +82,8 @@ class _Passing:
         self._turns = turns(chosen) if chosen.moves else None
         self._due: dict[int, float] = {}
         self._heap: list[tuple[float, int]] = []
+        self._more: list[tuple[float, int]] = []
+        """What is not in the heap yet: thousands at once when one begins."""
 
     def __call__(self, row: RequestRow) -> bool:
         if self._turns is not None:
@@ -90,7 +92,7 @@ class _Passing:
                 self._due.pop(row.num, None)
             elif due != self._due.get(row.num):
                 self._due[row.num] = due
-                heapq.heappush(self._heap, (due, row.num))
+                self._more.append((due, row.num))
         return self._keep(row, self._clock)
 
     def goes_on(self, chosen: RequestFilter, clock: float) -> bool:
@@ -100,6 +102,13 @@ class _Passing:
     def turned(self, clock: float, table: RequestTable) -> list[int]:
         """The requests that are to be asked again by ``clock``, which it is from now on."""
         self._clock = clock
+        if len(self._more) > len(self._heap):
+            self._heap += self._more
+            heapq.heapify(self._heap)
+        else:
+            for one in self._more:
+                heapq.heappush(self._heap, one)
+        self._more.clear()
         if len(self._heap) > 2 * len(self._due) + 64:
             # Phases that ended before their time came, of requests that may be long forgotten.
             self._due = {num: due for num, due in self._due.items() if num in table}
