@@ -88,7 +88,8 @@ def definition(kind: type[Rule[Any]]) -> str:
 
 
 def _value(each: Threshold) -> str:
-    return f"{each.default:g} {each.unit}" if each.unit else f"{each.default:g}"
+    one = each.default == 1 and len(each.unit) > 1
+    return f"{each.default:g} {each.unit.removesuffix('s') if one else each.unit}"
 
 
 def files() -> Files:

@@ -95,7 +95,7 @@ def test_the_story_has_alarms() -> None:
     assert ("preemption_storm", True) in told
 
 
-@given(ticks=st.lists(st.floats(0.01, 3.0), min_size=1, max_size=40), late=st.floats(0.0, 0.5))
+@given(ticks=st.lists(st.floats(0.01, 3.0), min_size=1, max_size=40), late=st.floats(0.0, 1.5))
 @settings(max_examples=12)
 def test_the_same_frames_give_the_same_alarms_however_often_the_screen_asks(ticks: list[float], late: float) -> None:
     seen = Watched(EAGER)
@@ -132,6 +132,15 @@ def test_merged_frames_begin_the_same_alarms(together: int) -> None:
     runs = [frames[at : at + together] for at in range(0, len(frames), together)]
     merged = [merge_frames([frame for frame in run if isinstance(frame, IterationFrame)]) for run in runs]
     assert of([hello, keyframe, *merged]).told == [("preemption_storm", True)]
+
+
+def test_a_merged_frame_over_a_long_time_is_no_silence() -> None:
+    """As it comes to a viewer that was slow."""
+    engine = LiveEngine()
+    seen = watched(engine, iterations=100)
+    merged = merge_frames([engine.step() for _ in range(400)])
+    seen.hear(merged, engine.step())
+    assert seen.told == []
 
 
 def test_a_restart_ends_all_alarms() -> None:

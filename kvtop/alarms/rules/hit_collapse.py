@@ -32,14 +32,15 @@ class HitCollapse(Rule[CollapseLimits]):
         "The prefix cache finds far less of the prompts than in the minutes before, so that they are computed in full."
     )
     DEFINITION = (
-        "Of the prompt tokens looked up within {window_s}, the share found is at most {left} that of the {before_s} before, which "
-        "was {usual} or more; {least_tokens} and {least_requests} at least in each, and as long before as the window."
+        "Of the prompt tokens looked up within {window_s}, the share found is at most {left}, which is taken over the {before_s} "
+        "before that and was {usual} or more; {least_tokens} and {least_requests} at least in each, and at least as long before "
+        "as in the window."
     )
     NEEDS = "totals of prompt tokens looked up and found, and of admissions"
     TRIES = (
         Try("set prefix_cache=on", axis="prefix_cache", value="on"),
         Try("set eviction=lru", axis="eviction", value="lru"),
-        Try("pin a request whose prefix others share (I)", command="pin"),
+        Try("pin a request whose prefix others share", command="pin"),
         Try("lower max_running (now {now}), so that less is evicted", axis="max_running"),
         Try("see whether clients changed how their prompts begin"),
     )

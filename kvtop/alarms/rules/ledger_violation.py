@@ -38,7 +38,7 @@ class LedgerViolation(Rule[LedgerLimits]):
     NEEDS = "the total of contradictions; or blocks with their gauges"
     TRIES = (
         Try(
-            "write a snapshot (s), which holds the contradictions, and start the engine anew before its output is relied on"
+            "write a snapshot, which holds the contradictions, and start the engine anew before its output is relied on"
         ),
     )
     LIMITS = LedgerLimits

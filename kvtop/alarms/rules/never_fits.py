@@ -9,8 +9,8 @@ from kvtop.alarms.outcome import Finding, Fine, Outcome, Unchecked, Victim
 from kvtop.alarms.rule import Rule
 from kvtop.alarms.words import counted, request_name, span
 
-_UNPIN = Try("unpin requests (u)", command="unpin")
-_ABORT = Try("abort it (x)", command="abort")
+_UNPIN = Try("unpin requests", command="unpin")
+_ABORT = Try("abort it", command="abort")
 
 
 @dataclass(frozen=True, slots=True)

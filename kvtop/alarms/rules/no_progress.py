@@ -30,9 +30,9 @@ class NoProgress(Rule[ProgressLimits]):
     )
     NEEDS = "the engine's watchdog; or totals of tokens, and how many requests run and wait"
     TRIES = (
-        Try("preempt who runs (X)", command="preempt"),
-        Try("unpin requests (u)", command="unpin"),
-        Try("abort the head of the queue (x)", command="abort"),
+        Try("preempt who runs", command="preempt"),
+        Try("unpin requests", command="unpin"),
+        Try("abort the head of the queue", command="abort"),
         Try("look into the engine's log, and start it anew"),
     )
     LIMITS = ProgressLimits

@@ -37,13 +37,13 @@ class OrphanBlocks(Rule[OrphanLimits]):
         "Blocks are held for a request that has ended or is unknown: nobody gives them back, and nobody can have them."
     )
     DEFINITION = (
-        "{least} or more blocks of the device are active or shared, and their owner is finished, not in the table of requests, or "
-        f"none at all. Of a pool of more than {AT_ONCE:,} blocks so many are looked at each second."
+        "{least} or more of the device are active or shared, and their owner is finished, not in the table of requests, or none at "
+        f"all. Of a pool of more than {AT_ONCE:,} blocks so many are looked at each second."
     )
     NEEDS = "blocks and requests"
     TRIES = (
         Try(
-            "no command gives them back: write a snapshot (s) for whoever builds the engine, and start it anew when you can"
+            "no command gives them back: write a snapshot for whoever builds the engine, and start it anew when you can"
         ),
     )
     LIMITS = OrphanLimits

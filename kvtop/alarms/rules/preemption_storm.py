@@ -26,8 +26,8 @@ class PreemptionStorm(Rule[StormLimits]):
     NAME, TITLE = "preemption_storm", "preemption storm"
     MEANING = "Requests lose their KV faster than any come to an end, or one request loses it again and again: the work is done anew."
     DEFINITION = (
-        "At least {least} preemptions within {window_s}, and {per_end} or more for each request that ended in that time "
-        "(finished, aborted or failed); or {same} preemptions of one request within it."
+        "At least {least} within {window_s}, and {per_end} or more for each request that ended in that time (finished, aborted or "
+        "failed); or {same} of one request within it."
     )
     NEEDS = "the total of preemptions; the events, to name the victim"
     TRIES = (
