@@ -42,7 +42,7 @@ engine = "prod"
 
 `kvtop config` shows what holds and which of them says so (`--json` for a script), and `kvtop config --check FILE` looks at a
 whole file, all its profiles included. The file is read when kvtop starts. A key that is none, a value that cannot be, a key that is there twice: each is one line
-with file and line, and exit code 2, before anything is started. Commands without a screen (`ls`, `ctl`, `snapshot`, `load`)
+with file and line, and exit code 2, before there is a screen. Commands without a screen (`ls`, `ctl`, `snapshot`, `load`)
 read no settings: nothing in the file can stop them. A file has {LARGEST_BYTES >> 10} KiB at most, in UTF-8. No
 command (`on-alarm`) is taken from one that everybody may write.
 
