@@ -2,6 +2,7 @@
 
 from kvtop.state import EngineState
 from kvtop.term.keys import Action, bindings, scrolling
+from kvtop.views.event_tally import tally_row
 from kvtop.views.events import event_rows, events_title, scrolled, still_there
 from kvtop.views.format import count
 from kvtop.views.glyphs import UNICODE, Glyphs
@@ -62,23 +63,30 @@ class EventsPanel(TitledPanel):
     def shows_all(self) -> bool:
         return self.body_height > FEW_ROWS if self.all_kinds is None else self.all_kinds
 
+    @property
+    def list_height(self) -> int:
+        """Rows of events; where the panel fills the screen, one above them counts those of the last minute."""
+        return max(1, self.body_height - 1) if self.full else self.body_height
+
     def compose_rows(self) -> list[Row]:
-        self.at = still_there(self.state, self.body_height, self.shows_all, self.at)
+        self.at = still_there(self.state, self.list_height, self.shows_all, self.at)
         note = "following" if self.following else f"{count(self.back)} newer below · {self.key('follow')} follows"
         if not self.following and self.state.events.dropped(self.shows_all) and self._at_the_oldest():
             note = f"the oldest kept · {note}"
         note = f"{'all' if self.shows_all else 'notable'} ({self.key('kinds')}) · {note}"
         rows = event_rows(
-            self.state, self.size.width, self.body_height, self.glyphs, at=self.at, routine=self.shows_all
+            self.state, self.size.width, self.list_height, self.glyphs, at=self.at, routine=self.shows_all
         )
+        if self.full:
+            rows = [tally_row(self.state, self.size.width, self.now, self.glyphs), *rows]
         return self.framed(events_title(self.state), rows, note)
 
     def _at_the_oldest(self) -> bool:
-        return scrolled(self.state, self.body_height, self.shows_all, self.at, 1) == self.at
+        return scrolled(self.state, self.list_height, self.shows_all, self.at, 1) == self.at
 
     def _scroll(self, back: int) -> None:
         before = self.at
-        self.at = scrolled(self.state, self.body_height, self.shows_all, self.at, back)
+        self.at = scrolled(self.state, self.list_height, self.shows_all, self.at, back)
         if self.at == before:
             newest = f"this is the newest {'event' if self.shows_all else 'notable event'}"
             dropped = ": those before are no longer kept" if self.state.events.dropped(self.shows_all) else ""
@@ -100,10 +108,10 @@ class EventsPanel(TitledPanel):
         self._scroll(1)
 
     def action_page_down(self) -> None:
-        self._scroll(-max(1, self.body_height - 1))
+        self._scroll(-max(1, self.list_height - 1))
 
     def action_page_up(self) -> None:
-        self._scroll(max(1, self.body_height - 1))
+        self._scroll(max(1, self.list_height - 1))
 
     def action_top(self) -> None:
         self._scroll(EVERY)

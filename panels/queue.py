@@ -3,11 +3,14 @@
 from kvtop.state import EngineState
 from kvtop.term.keys import bindings, scrolling
 from kvtop.views.exposure import not_exposed
+from kvtop.views.fit import fit, part
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.limit import limit, work_rows
 from kvtop.views.numbers import REQUESTS
 from kvtop.views.queue import queue_rows, queue_title
-from kvtop.views.rows import Row
+from kvtop.views.refused import refusal_parts
+from kvtop.views.rows import Role, Row
+from kvtop.views.trends import OLDEST, QUEUE, trend_rows
 from panels.layout import Need, Room
 from panels.panel import TitledPanel
 
@@ -45,6 +48,11 @@ class QueuePanel(TitledPanel):
         self.first = max(0, min(self.first, self._known - 1))
         width, height = self.size.width, self.body_height
         work = work_rows(self.state, width, self.glyphs) if height >= ROOMY else []
+        if height >= ROOMY:
+            refused = [part(99, "refused", role=Role.DIM), *refusal_parts(self.state, self.now)]
+            work += self.glyphs.rows([fit(refused, width)])
+        if self.full:
+            work += trend_rows(self.state, (QUEUE, OLDEST), width, self.now, self.glyphs)
         rows = queue_rows(self.state, width, height - len(work), self.now, self.glyphs, first=self.first)
         rows = [*work, *rows]
         title = queue_title(self.state, self.now)

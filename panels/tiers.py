@@ -4,6 +4,7 @@ from kvtop.state import EngineState
 from kvtop.views.numbers import TIERS
 from kvtop.views.rows import Row
 from kvtop.views.tiers import WINDOWS, no_lower_tiers, table_height, tier_rows, tiers_title
+from kvtop.views.trends import MOVED, trend_rows
 from panels.layout import Need, Room
 from panels.panel import TitledPanel
 
@@ -30,5 +31,7 @@ class TiersPanel(TitledPanel):
         return no_lower_tiers(state)
 
     def compose_rows(self) -> list[Row]:
-        rows = tier_rows(self.state, self.size.width, self.body_height, self.now, self.glyphs)
+        width, height = self.size.width, self.body_height
+        moved = trend_rows(self.state, (MOVED,), width, self.now, self.glyphs) if self.full else []
+        rows = [*moved, *tier_rows(self.state, width, height - len(moved), self.now, self.glyphs)]
         return self.framed(tiers_title(self.state), rows, WINDOWS)

@@ -3,7 +3,7 @@
 from kvtop.state import EngineState
 from kvtop.views.block_states import STATES, in_bar, role_of, state_of, taken, used
 from kvtop.views.exposure import not_exposed
-from kvtop.views.fit import Part, Span, fit, line, part
+from kvtop.views.fit import Part, Span, cut, fit, line, part
 from kvtop.views.format import count, percent, size, size_of
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.memory import beside, memory_forms
@@ -24,17 +24,18 @@ def capacity_rows(state: EngineState, width: int, glyphs: Glyphs = UNICODE) -> l
 
 def brief_row(state: EngineState, width: int, glyphs: Glyphs = UNICODE) -> Row:
     """Numbers and bar side by side, for terminals with few rows; where nothing is exposed, that."""
-    cells = BRIEF_BAR
+    cells, room = BRIEF_BAR, max(0, width - BRIEF_BAR - 1)
     levels = _levels(state)
     if levels is None:
         if state.gauges.get("kv_usage") is None:
             return glyphs.rows(_share_only(state, width, glyphs)[:1])[0]
-        bar, numbers = _share_only(state, cells, glyphs)[0], _share_only(state, width - cells - 1, glyphs)[1]
+        bar, numbers = _share_only(state, cells, glyphs)[0], _share_only(state, room, glyphs)[1]
     else:
         counts, total = levels
         bar = line(_bar(state, counts, total, cells, glyphs), cells)
-        numbers = _numbers(state, counts, total, width - cells - 1)
-    return glyphs.rows([Row(f"{numbers.text} {bar.text}", numbers.roles + bytes((Role.TEXT,)) + bar.roles)])[0]
+        numbers = _numbers(state, counts, total, room)
+    row = Row(f"{numbers.text} {bar.text}", numbers.roles + bytes((Role.TEXT,)) + bar.roles)
+    return glyphs.rows([cut(row, width)])[0]
 
 
 def used_span(state: EngineState) -> Span:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import lru_cache
 
+from kvtop.views.fit import cut
 from kvtop.views.rows import Role, Row
 
 
@@ -38,7 +39,8 @@ def stacked_rows(
     for y in range(height):
         label = axis[y] if y < len(axis) else " " * margin
         text = label + left + texts[y]
-        rows.append(Row(text, bytes((Role.DIM,)) * len(label) + bytes((Role.TEXT,)) * len(left) + shades[y]))
+        row = Row(text, bytes((Role.DIM,)) * len(label) + bytes((Role.TEXT,)) * len(left) + shades[y])
+        rows.append(row if len(text) == width else cut(row, width))
     return rows
 
 

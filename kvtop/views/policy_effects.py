@@ -6,7 +6,7 @@ from kvtop.state.comparison import Comparison
 from kvtop.state.effect import HIGHER_IS_BETTER, NEITHER, Effect, effect_of
 from kvtop.state.policy_log import PolicyChange
 from kvtop.views.exposure import message_rows, not_exposed
-from kvtop.views.fit import Span, blank, exactly, fit, line, part
+from kvtop.views.fit import Part, Span, blank, cut, exactly, fit, line, part
 from kvtop.views.format import UNKNOWN, clock, count, fixed, percent, rate, seconds, serial, value
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Role, Row, RowBuilder, clean
@@ -75,7 +75,9 @@ def _axis(state: EngineState, name: str, item: PolicyValue, width: int, now: flo
         (fixed(name.replace("_", " "), _AXIS) + " ", Role.TEXT),
         (fixed(shown, _VALUE) + " ", Role.ACCENT if change is not None else Role.STRONG),
     ]
-    return line([*spans, *_by(state, change, now)], width)
+    left = line(spans, min(width, _AXIS + _VALUE + 2))
+    rest = fit(_by(state, change, now), max(0, width - len(left.text)))
+    return cut(Row(left.text + rest.text, left.roles + rest.roles), width)
 
 
 def _unit(state: EngineState, name: str) -> str:
@@ -83,27 +85,27 @@ def _unit(state: EngineState, name: str) -> str:
     return clean(axis.unit, 16) if axis is not None and axis.unit else ""
 
 
-def _by(state: EngineState, change: PolicyChange | None, now: float) -> list[Span]:
+def _by(state: EngineState, change: PolicyChange | None, now: float) -> list[Part]:
     if change is None:
-        return [("as it started, or changed before what is known", Role.DIM)]
+        return [part(9, "no change of it is known", "–", role=Role.DIM)]
     return [
-        (_who(change), Role.TEXT),
-        (f", {_ago(state, change, now)}", Role.DIM),
-        (f", was {value(change.old)}", Role.DIM),
+        part(50, _who(change)),
+        part(49, ((f"{_passed(state, change, now)} ago", Role.DIM),)),
+        part(30, ((f"was {value(change.old)}", Role.DIM),), ""),
+        part(20, ((f"at {clock(change.wall)}", Role.DIM),), ""),
+        part(10, ((f"iteration {serial(change.iteration)}", Role.DIM),), ""),
     ]
 
 
 def _who(change: PolicyChange) -> str:
     if change.uid is None:
-        return "not told by whom"
+        return "nobody named"
     return f"uid {serial(change.uid)}" + (f" pid {serial(change.pid)}" if change.pid is not None else "")
 
 
-def _ago(state: EngineState, change: PolicyChange, now: float) -> str:
+def _passed(state: EngineState, change: PolicyChange, now: float) -> str:
     mono = state.mono_now(now)
-    passed = None if mono is None else state.history.at(mono) - change.at
-    when = f"{seconds(passed)} ago at {clock(change.wall)}"
-    return f"{when} (iteration {serial(change.iteration)})" if change.iteration else when
+    return seconds(None if mono is None else state.history.at(mono) - change.at)
 
 
 # -- whether it helped -------------------------------------------------------------------------------------------------
@@ -114,7 +116,13 @@ def _effect(state: EngineState, change: PolicyChange, place: int, known: int, wi
     head = fit(
         [
             part(50, ((f"{clean(change.axis, 64)}: {value(change.old)} → {value(change.new)}", Role.ACCENT),)),
-            part(30, f"{_who(change)}, {_ago(state, change, now)}", _ago(state, change, now), ""),
+            part(
+                30,
+                f"{_passed(state, change, now)} ago by {_who(change)}, iteration {serial(change.iteration)}",
+                f"{_passed(state, change, now)} ago by {_who(change)}",
+                f"{_passed(state, change, now)} ago",
+                "",
+            ),
             part(20, which, "", role=Role.DIM),
         ],
         width,
@@ -137,8 +145,14 @@ def _state_of(effect: Effect, width: int) -> Row:
             [(f"cannot be said yet: {effect.seconds} s of {effect.wanted} s on either side{why}", Role.WARN)], width
         )
     cut = f", cut by {effect.cut}" if effect.cut else ""
-    text = f"{seconds(effect.seconds)} before and after{cut} · ± 95 % by blocks of {effect.block} s · other causes are not ruled out"
-    return line([(text, Role.DIM)], width)
+    return fit(
+        [
+            part(50, f"{seconds(effect.seconds)} before and after{cut}", role=Role.DIM),
+            part(40, f"±: 95 %, by blocks of {effect.block} s", "±: 95 %", role=Role.DIM),
+            part(30, "other causes are not ruled out", "no proof of cause", "", role=Role.DIM),
+        ],
+        width,
+    )
 
 
 def _titles(width: int) -> Row:

@@ -1,6 +1,7 @@
 """The scheduler at work: batches against their budget, where time goes, who is refused and why, who goes in circles."""
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import Final, NamedTuple
 
@@ -9,7 +10,7 @@ import numpy as np
 from kvtop.protocol import Event
 from kvtop.state import EngineState, Timing
 from kvtop.state.history import PARTS
-from kvtop.state.refusals import WINDOW_S, Refusal
+from kvtop.state.refusals import WINDOW_S
 from kvtop.views.block_states import role_of
 from kvtop.views.exposure import message_rows, not_exposed
 from kvtop.views.fit import Part, Span, cut, exactly, fit, part
@@ -17,8 +18,12 @@ from kvtop.views.format import UNKNOWN, called, count, percent, plural, rate, se
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.plot import stacked_rows
 from kvtop.views.queue import oldest_wait
-from kvtop.views.rows import Role, Row, clean
+from kvtop.views.refused import refusal_parts
+from kvtop.views.rows import Role, Row
 from kvtop.views.verdict import waiting_count
+
+_LINES: Final = 6
+"""Below the plot."""
 
 LEAST_PLOT: Final = 4
 """Rows that the plot keeps before any line but the first."""
@@ -52,48 +57,64 @@ def scheduler_title(state: EngineState) -> str:
     return f"scheduler: batch {count(prefill + decode)}{budget} tokens, prefill {count(prefill)} decode {count(decode)}"
 
 
-def scheduler_rows(state: EngineState, width: int, height: int, now: float, glyphs: Glyphs = UNICODE) -> list[Row]:
-    """The plot above, as high as the lines below it leave; the lines that matter least go first."""
+def scheduler_rows(
+    state: EngineState,
+    width: int,
+    height: int,
+    now: float,
+    glyphs: Glyphs = UNICODE,
+    *,
+    looping: Sequence[Loop] | None = None,
+    plot: Sequence[Row] | None = None,
+) -> list[Row]:
+    """The plot above, as high as the lines below it leave; the lines that matter least go first.
+
+    ``looping`` and ``plot``: `loops` and `plot_rows` as they were found a moment ago; None: they are found now.
+    """
     if state.seq is None:
         return message_rows(not_exposed(state, "scheduler"), width, height, glyphs)
-    lines = [
-        _line(name, parts, width)
-        for name, parts in (
-            ("refused", _refused(state, now)),
-            ("time", _time(state, now)),
-            ("loops", _loops(state, now)),
-            ("memory", _memory(state)),
-            ("flow", _flow(state, now)),
-            ("waiting", _waiting(state, now)),
-        )
-    ]
-    kept = lines[: max(1, min(len(lines), height - LEAST_PLOT))]
-    return glyphs.rows(exactly([*_plot(state, width, max(0, height - len(kept)), glyphs), *kept], width, height))
+    above = plot_height(height)
+    lines: tuple[tuple[str, Callable[[], list[Part]]], ...] = (
+        ("refused", lambda: _refused(state, now)),
+        ("time", lambda: _time(state, now)),
+        ("loops", lambda: _loops(state, loops(state, now) if looping is None else looping)),
+        ("memory", lambda: _memory(state)),
+        ("flow", lambda: _flow(state, now)),
+        ("waiting", lambda: _waiting(state, now)),
+    )
+    kept = [_line(name, found(), width) for name, found in lines[: height - above]]
+    drawn = plot if plot is not None and len(plot) == above else plot_rows(state, width, above, glyphs)
+    return [*drawn, *glyphs.rows(exactly(kept, width, height - above))]
+
+
+def plot_height(height: int) -> int:
+    """Of so many rows, those of the plot."""
+    return max(0, height - max(1, min(_LINES, height - LEAST_PLOT)))
 
 
 # -- batches ----------------------------------------------------------------------------------------------------------
 
 
-def _plot(state: EngineState, width: int, height: int, glyphs: Glyphs) -> list[Row]:
+def plot_rows(state: EngineState, width: int, height: int, glyphs: Glyphs) -> list[Row]:
     """One row says what it shows, the others are columns, of each frame one: the mean where iterations came merged."""
     steps = [timing for timing in state.durations if timing.iterations]
     if not steps or all(timing.batch is None for timing in steps):
         return message_rows(not_exposed(state, "batches"), width, height, glyphs)
     budgets = [timing.batch.token_budget for timing in steps if timing.batch is not None and timing.batch.token_budget]
-    columns = [_tokens(timing) for timing in steps]
+    columns = [_tokens(timing) for timing in steps[-width:]]
     budget = budgets[-1] if budgets else None
-    most = max(sum(parts) for parts in columns[-width:])
+    most = max(sum(parts) for parts in columns)
     top = float(budget or max(1.0, most))
     label = max(len(count(top)), 1)
     plot = height - 1
     if plot < 1:
-        return [_legend(steps, budget, width, glyphs)][:height]
+        return glyphs.rows([_legend(steps, budget, width, glyphs)][:height])
     axis = [
         f"{count(top):>{label}} ",
         *[" " * (label + 1)] * max(0, plot - 2),
         *([f"{'0':>{label}} "] if plot > 1 else []),
     ]
-    return [
+    rows = [
         _legend(steps, budget, width, glyphs),
         *stacked_rows(
             columns,
@@ -106,6 +127,7 @@ def _plot(state: EngineState, width: int, height: int, glyphs: Glyphs) -> list[R
             axis=axis,
         ),
     ]
+    return glyphs.rows(rows)
 
 
 def _tokens(timing: Timing) -> tuple[float, float]:
@@ -150,39 +172,6 @@ def _line(name: str, parts: list[Part], width: int) -> Row:
     """A name in a column of its own, then its parts."""
     rest = fit(parts, max(0, width - _NAME_WIDTH))
     return cut(Row(f"{name:<{_NAME_WIDTH}}" + rest.text, bytes((Role.TITLE,)) * _NAME_WIDTH + rest.roles), width)
-
-
-def refusals(state: EngineState, now: float) -> list[Refusal]:
-    """Of the last minute, the silence of an engine that stands still included."""
-    mono = state.mono_now(now)
-    if mono is None or state.mono is None:
-        return []
-    found = state.refusals.tally(state.history.at(mono))
-    verdict = state.verdict
-    silent = min(float(WINDOW_S), mono - state.mono)
-    if verdict is None or not state.stands_still or silent <= 0:
-        return found
-    key = (verdict.code, verdict.rule or "")
-    same = next((one for one in found if (one.code, one.rule) == key), Refusal(*key, 0.0, 1))
-    grown = same._replace(seconds=min(float(WINDOW_S), same.seconds + silent))
-    return sorted([one for one in found if one is not same] + [grown], key=lambda refusal: -refusal.seconds)
-
-
-def refusal_parts(state: EngineState, now: float) -> list[Part]:
-    """``needs_blocks 41s (capacity=…), 12 heads``, the longest first; that there was none."""
-    found = refusals(state, now)
-    if not found:
-        exposed = state.has("queue") or state.verdict is not None
-        said = f"nobody in the last {WINDOW_S} s" if exposed else not_exposed(state, "reasons")
-        return [part(50, said, role=Role.DIM)]
-    parts = []
-    for place, one in enumerate(found):
-        word = clean(one.code, 32).replace("_", " ")
-        rule: list[Span] = [(f" ({clean(one.rule, 64)})", Role.DIM)] if one.rule else []
-        heads: list[Span] = [(f", {plural(one.heads, 'request')}", Role.DIM)]
-        spent: list[Span] = [(f"{word} ", Role.WARN), (seconds(one.seconds), Role.STRONG)]
-        parts.append(part(50 - place, [*spent, *heads, *rule], [*spent, *heads], spent, *([""] if place else [])))
-    return parts
 
 
 def _refused(state: EngineState, now: float) -> list[Part]:
@@ -232,8 +221,7 @@ def loops(state: EngineState, now: float) -> list[Loop]:
     return [Loop(names[num], often) for num, often in times.most_common() if often >= _LOOP]
 
 
-def _loops(state: EngineState, now: float) -> list[Part]:
-    found = loops(state, now)
+def _loops(state: EngineState, found: Sequence[Loop]) -> list[Part]:
     if not found:
         known = state.has("events") or state.hello is None
         said = f"no request was preempted twice in the last {WINDOW_S} s" if known else not_exposed(state, "events")

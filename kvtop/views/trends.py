@@ -1,13 +1,13 @@
 """How KV, queue, speed and preemptions went: a row of sparklines side by side, over the same time."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from kvtop.state import EngineState
 from kvtop.views.fit import Span, line
-from kvtop.views.format import UNKNOWN, count, rate
+from kvtop.views.format import UNKNOWN, count, rate, seconds, size
 from kvtop.views.glyphs import UNICODE, Glyphs
 from kvtop.views.rows import Role, Row
 from kvtop.views.spark import Fold, Values, braille, folded, spark, top_of
@@ -17,6 +17,9 @@ WINDOWS: Final = ((160, 600), (120, 300), (0, 120))
 
 _SCALE = 5
 """Cells of the number that the top of a sparkline stands for."""
+
+_WIDE_SCALE = 10
+"""The same where a trend has a row of its own."""
 
 _LEAST = 7
 """Cells that a sparkline should have, before names or tops are told."""
@@ -29,7 +32,7 @@ _GAP = " "
 
 class Trend(NamedTuple):
     """One sparkline. ``times`` makes its unit of the column's; ``top``: what its height stands for, None: the most it
-    has been."""
+    has been; ``words``: how that is said."""
 
     name: str
     short: str
@@ -38,11 +41,14 @@ class Trend(NamedTuple):
     role: int
     times: float = 1.0
     top: float | None = None
+    words: Callable[[float], str] | None = None
 
     def said(self, top: float | None) -> str:
         """What its height stands for; empty where it is always the same."""
         if self.top is not None:
             return ""
+        if self.words is not None and top is not None:
+            return self.words(top)
         return UNKNOWN if top is None else rate(top) if self.fold == "mean" else count(top)
 
 
@@ -54,12 +60,18 @@ TRENDS: Final = (
 )
 
 
+QUEUE: Final = Trend("waiting", "", "waiting", "most", Role.ACCENT)
+OLDEST: Final = Trend("oldest wait", "", "oldest_wait", "most", Role.WARN, words=seconds)
+MOVED: Final = Trend("moved a second", "", "tier_bytes", "mean", Role.ACCENT, words=size)
+"""Of panels that fill the screen."""
+
+
 def window_of(state: EngineState, width: int, end: int | None) -> int:
     """Seconds that trends go back on a terminal of ``width``, up to second ``end``: fewer of these where less was seen."""
     first = state.history.first
     seen = 0 if end is None or first is None else end - first
-    allowed = [seconds for least, seconds in reversed(WINDOWS) if width >= least]
-    return next((seconds for seconds in allowed if seconds >= seen), allowed[-1])
+    allowed = [window for least, window in reversed(WINDOWS) if width >= least]
+    return next((window for window in allowed if window >= seen), allowed[-1])
 
 
 def trend_row(
@@ -88,6 +100,24 @@ def trend_row(
         if scales[place]:
             spans.append((f" {trend.said(top):<{_SCALE}}", Role.DIM))
     return glyphs.rows([line(spans, width)])[0]
+
+
+def trend_rows(
+    state: EngineState, trends: Sequence[Trend], width: int, now: float, glyphs: Glyphs = UNICODE
+) -> list[Row]:
+    """One trend a row, over the whole width, one below the other over the same time."""
+    end = state.trend_end(now)
+    window = window_of(state, width, end)
+    margin = max(len(trend.name) for trend in trends) + 1
+    lead = f"{window // 60}m "
+    cells = max(1, width - margin - len(lead) - _WIDE_SCALE)
+    rows = []
+    for trend in trends:
+        values = np.full(window, np.nan) if end is None else state.trends([trend.column], end - 2 * window, end)[0]
+        text, top = _line(trend, values, end, window, cells, glyphs)
+        spans = [(f"{lead}{trend.name:<{margin}}", Role.DIM), (text, trend.role), (f" {trend.said(top)}", Role.DIM)]
+        rows.append(line(spans, width))
+    return glyphs.rows(rows)
 
 
 def _columns(state: EngineState, end: int | None, window: int) -> list[Values]:

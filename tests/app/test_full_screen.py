@@ -6,6 +6,8 @@ import pytest
 
 from panels.panel import TitledPanel
 from tests.app.harness import Bench, bench, in_loop
+from tests.app.sources import HandFedSource
+from tests.recording import RecordedEngine
 
 
 def shown(b: Bench) -> set[str]:
@@ -104,3 +106,33 @@ def test_it_fills_every_size_and_follows_it(size: tuple[int, int], tmp_path: Pat
             assert "KV used" in b.text("capacity")
 
     run()
+
+
+@in_loop
+async def test_queue_and_events_tell_of_the_last_minute_there(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        await b.iterate(60)
+        await b.press("3", "f")
+        await b.iterate(1)
+        queue = b.text("queue").splitlines()
+        assert any(row.startswith("refused · ") for row in queue)
+        assert any(row.startswith("2m oldest wait ") for row in queue)
+        await b.press("4")
+        await b.iterate(1)
+        tally = b.text("events").splitlines()[1]
+        assert tally.startswith("last 60 s: · ")
+        assert " preempt" in tally
+        await b.press("v", "g")
+        assert "last 60 s:" in b.text("events").splitlines()[1]
+        assert len(b.text("events").splitlines()) == 22
+
+
+@in_loop
+async def test_tiers_tell_how_much_moved_there(tmp_path: Path) -> None:
+    async with bench(tmp_path, source=HandFedSource(RecordedEngine("tiers"))) as b:
+        await b.iterate(60)
+        await b.press("5", "f")
+        await b.iterate(1)
+        row = b.text("tiers").splitlines()[1]
+        assert row.startswith("2m moved a second ")
+        assert row.rstrip().endswith("B"), "what its height is, in bytes"

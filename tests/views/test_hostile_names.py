@@ -8,16 +8,22 @@ from kvtop.state import EngineState
 from kvtop.views.block_detail import block_detail_rows
 from kvtop.views.block_map import BlockMap
 from kvtop.views.block_table import block_table_rows
-from kvtop.views.capacity import capacity_rows
+from kvtop.views.capacity import brief_row, capacity_rows
+from kvtop.views.event_tally import tally_row
 from kvtop.views.events import event_rows
 from kvtop.views.glyphs import ASCII, UNICODE, Glyphs
 from kvtop.views.header import header_rows
+from kvtop.views.latency import latency_rows
 from kvtop.views.legend import legend_rows
+from kvtop.views.policy_effects import policy_rows
 from kvtop.views.queue import queue_rows, queue_title
+from kvtop.views.request_detail import request_detail_rows
 from kvtop.views.request_filter import RequestFilter, parse
 from kvtop.views.request_page import request_page_rows
 from kvtop.views.requests import RequestsView, request_rows, requests_title
 from kvtop.views.rows import Row
+from kvtop.views.scheduler import scheduler_rows
+from kvtop.views.trends import trend_row
 from tests.views.scene import LATER, MONO, cells_drawn, check_rows, hello, keyframe, scene
 
 names = st.one_of(
@@ -59,6 +65,13 @@ def everything(state: EngineState, width: int, glyphs: Glyphs) -> list[Row]:
         *block_detail_rows(state, 1, width, LATER, glyphs),
         *block_table_rows(state, 1, width, 6, LATER, glyphs),
         *request_page_rows(state, 1, width, 30, LATER, glyphs)[0],
+        brief_row(state, width, glyphs),
+        trend_row(state, width, LATER, glyphs),
+        *scheduler_rows(state, width, 10, LATER, glyphs),
+        *latency_rows(state, width, 16, LATER, glyphs),
+        *policy_rows(state, width, 20, LATER, glyphs),
+        *request_detail_rows(state, state.request(1), width, 5, LATER, glyphs),
+        tally_row(state, width, LATER, glyphs),
     ]
 
 

@@ -6,7 +6,8 @@ from kvtop.protocol import Batch, Counters, Durations, Event, Gauges, Status, Ve
 from kvtop.state import EngineState
 from kvtop.views.glyphs import ASCII, UNICODE
 from kvtop.views.plot import stacked_rows
-from kvtop.views.scheduler import loops, refusals, scheduler_rows, scheduler_title
+from kvtop.views.refused import refusals
+from kvtop.views.scheduler import loops, scheduler_rows, scheduler_title
 from tests.views.scene import MONO, NOW, WALL, check_rows, gauges_only, iteration, scene
 
 BLOCKED = Verdict(request=4, code="needs_blocks", rule="capacity=guaranteed_no_evict")
