@@ -36,7 +36,7 @@ class SnapshotWriter:
             try:
                 # One at a time: with two at work the screen's thread has its turn only when neither wants one.
                 with self._turn:
-                    written = write_snapshot(state, folder, picture(), now, alarms=alarms)
+                    written = write_snapshot(state, folder, picture(), now, None, alarms)
             except Exception as error:  # Whatever it is: a traceback would be written across the screen.
                 said(f"no snapshot: {str(error) or type(error).__name__}", "error")
             else:

@@ -134,6 +134,24 @@ def test_merged_frames_begin_the_same_alarms(together: int) -> None:
     assert of([hello, keyframe, *merged]).told == [("preemption_storm", True)]
 
 
+def test_what_is_on_its_way_is_waited_for() -> None:
+    """Nobody runs, so silence is right and time passes for what was told; but a frame that ends it may come late."""
+    seen = Watched(Settings.of({"never_fits.for_s": 2}))
+    toy = ToyEngine(8, 1)
+    verdict = Verdict(request=1, code="never_fits")
+    quiet = toy.keyframe().model_copy(update={"gauges": Gauges(running=0, waiting=1), "verdict": verdict})
+    seen.hear(toy.hello(), quiet)
+    seen.wait(2.7)
+    late = IterationFrame(seq=quiet.seq + 1, iteration=1, wall=quiet.wall + 1.5, mono=quiet.mono + 1.5)
+    seen.watch.apply(seen.state, late, seen.now)
+    seen.wait(20.0)
+    assert seen.changes == []
+    seen = Watched(Settings.of({"never_fits.for_s": 2}))
+    seen.hear(toy.hello(), quiet)
+    seen.wait(20.0)
+    assert seen.told == [("never_fits", True)]
+
+
 def test_a_merged_frame_over_a_long_time_is_no_silence() -> None:
     """As it comes to a viewer that was slow."""
     engine = LiveEngine()
