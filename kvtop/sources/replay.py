@@ -60,15 +60,16 @@ class ReplaySource:
         """The hole before the next frame has been told by the recording itself."""
         self._next_due = 0.0
         self._damaged = 0
-        self._closed = False
+        self._started = self._closed = False
 
     # -- as any source ------------------------------------------------------------------------------------------
 
     def start(self) -> None:
+        self._started = True
         self.seek(self._wanted)
 
     def poll(self) -> list[Item]:
-        if self._closed:
+        if self._closed or not self._started:
             return []
         now = self._clock()
         passed = 0.0 if self._turned is None else min(LONGEST_TURN_S, max(0.0, now - self._turned))

@@ -163,3 +163,13 @@ def test_a_damaged_part_is_told_and_playing_goes_on_behind_it(path: Path) -> Non
 def test_a_speed_that_cannot_be_is_refused(path: Path, speed: float) -> None:
     with pytest.raises(ValueError, match="speed"):
         ReplaySource(Recording(path), "a file", speed=speed)
+
+
+def test_it_begins_where_it_was_told_to_though_a_screen_asked_before_it_was_started(path: Path) -> None:
+    tape = Recording(path)
+    assert tape.end is not None
+    source = ReplaySource(tape, "a file", at=tape.end, clock=HandClock())
+    assert source.poll() == []
+    source.start()
+    assert source.poll()
+    assert source.place == tape.end
