@@ -9,6 +9,7 @@ from kvtop.app.keys import EVERYWHERE_NAME
 from kvtop.term.keys import Action
 from panels.dialogs.alarms_screen import ALARMS
 from panels.dialogs.pager import PAGER
+from panels.dialogs.preempted_screen import PREEMPTED
 
 
 class ActionProvider(Provider):
@@ -20,7 +21,7 @@ class ActionProvider(Provider):
         if not isinstance(self.screen, EngineScreen):
             return
         for place, actions in self.screen.keymap.sections:
-            if place in ("dialogs", PAGER, ALARMS):
+            if place in ("dialogs", PAGER, ALARMS, PREEMPTED):
                 continue
             for action in actions:
                 if action.name != "command_palette":

@@ -27,6 +27,7 @@ from kvtop.app.snapshots import SnapshotWriter
 from kvtop.app.time_keys import TIME, TimeKeys
 from kvtop.app.time_travel import CannotGo, TimeTravel
 from kvtop.protocol import Command
+from kvtop.record.preempted import Preempted
 from kvtop.sources.replay import ReplaySource
 from kvtop.state import Changes, EngineState
 from kvtop.state.freeze import frozen
@@ -51,6 +52,7 @@ from panels.dialogs.help_text import help_rows
 from panels.dialogs.moment_screen import MomentScreen
 from panels.dialogs.pager import PAGER, Content, PagerScreen, TextScreen
 from panels.dialogs.policy_screen import PolicyScreen
+from panels.dialogs.preempted_screen import PREEMPTED, PreemptedScreen
 from panels.header import HeaderPanel
 from panels.latency import LatencyPanel
 from panels.panel import Hint, LeaveFull, Panel, Tick, TitledPanel
@@ -511,6 +513,17 @@ class EngineScreen(TimeKeys, Screen[None]):
 
     def open_comparison(self, content: Content) -> None:
         self._open_pager("what has changed from the earlier moment to the later", content, EVERYWHERE_NAME, "compare")
+
+    def open_preempted(self, found: list[Preempted], left_out: int) -> None:
+        keys = next(action.keys for action in self.keymap.actions(EVERYWHERE_NAME) if action.name == "preempted")
+        own = self.keymap.actions(PREEMPTED)
+        self.app.push_screen(
+            PreemptedScreen(found, left_out, self.go_to_preemption, close_keys=keys, glyphs=self.glyphs, keys=own)
+        )
+
+    def select_request(self, num: int) -> None:
+        if self.feed.shown.request(num) is not None:
+            self.on_block_map_panel_owner_chosen(BlockMapPanel.OwnerChosen(num))
 
     def ask_moment(self, go: Callable[[str], str | None], forms: str) -> None:
         self._open(MomentScreen(go, forms, glyphs=self.glyphs, keys=self.keymap.actions("dialogs")))

@@ -16,6 +16,7 @@ from kvtop.errors import UserError, one_line
 from kvtop.term.keys import FIXED, Action, Actions, Section, key_of
 from panels.dialogs.alarms_screen import ALARMS
 from panels.dialogs.pager import PAGER
+from panels.dialogs.preempted_screen import PREEMPTED
 
 _NAMED = {key.value for key in Keys} | set(KEY_NAME_REPLACEMENTS.values())
 _MODIFIERS = {"ctrl", "shift", "alt", "meta", "super", "hyper"}
@@ -33,7 +34,7 @@ _SHOWN = {
     "home": "Home",
     "end": "End",
 }
-_ALONE = (EVERYWHERE_NAME, "dialogs", PAGER, ALARMS)
+_ALONE = (EVERYWHERE_NAME, "dialogs", PAGER, ALARMS, PREEMPTED)
 """Where the keys that work everywhere are not besides: while one is open, its own come first."""
 
 

@@ -7,6 +7,7 @@ from kvtop.term.keys import Action, Section
 from panels.dialogs.alarms_screen import ALARM_ACTIONS, ALARMS
 from panels.dialogs.dialog import DIALOG_ACTIONS
 from panels.dialogs.pager import PAGER, PAGER_ACTIONS
+from panels.dialogs.preempted_screen import PREEMPTED, PREEMPTED_ACTIONS
 from panels.registry import PANELS
 
 _GO_TO = tuple(
@@ -79,5 +80,6 @@ SECTIONS: tuple[Section, ...] = (
     Section("dialogs", DIALOG_ACTIONS),
     Section(PAGER, PAGER_ACTIONS),
     Section(ALARMS, ALARM_ACTIONS),
+    Section(PREEMPTED, PREEMPTED_ACTIONS),
 )
 """In the order of the help."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kvtop.app.time_travel import CannotGo, TimeTravel
+from kvtop.record.preempted import Preempted
 from kvtop.record.when import WHENS
 from kvtop.state.difference import difference
 from kvtop.term.keys import Action
@@ -28,6 +29,13 @@ TIME: tuple[Action, ...] = (
     Action("moment", ("at",), "@", "go to a moment: -5m, 14:02:31, it:1234", "go to"),
     Action("mark", ("m",), "m", "mark the moment that is shown", "mark"),
     Action("to_mark", ("apostrophe",), "'", "go to the marked moment"),
+    Action(
+        "preempted",
+        ("V",),
+        "V",
+        "who was preempted up to now, how often, for whom and at what cost; Enter goes there",
+        "victims",
+    ),
     Action("compare", ("equals_sign",), "=", "what has changed between the marked moment and this one", "compare"),
 )
 """The most useful first: those with a word are in the footer while the past is shown."""
@@ -104,6 +112,25 @@ class TimeKeys:
 
     def action_to_mark(self) -> None:
         self._travel(self.travel.to_mark)
+
+    def open_preempted(self, found: list[Preempted], left_out: int) -> None:
+        raise NotImplementedError
+
+    def select_request(self, num: int) -> None:
+        raise NotImplementedError
+
+    def action_preempted(self) -> None:
+        try:
+            found, left_out = self.travel.preempted()
+        except CannotGo as why:
+            self.hint(str(why))
+        else:
+            self.open_preempted(found, left_out)
+
+    def go_to_preemption(self, request: Preempted) -> None:
+        """To the first time of it, the request selected."""
+        self._travel(self.travel.to_preemption, request)
+        self.select_request(request.num)
 
     def action_compare(self) -> None:
         try:

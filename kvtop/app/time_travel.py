@@ -7,11 +7,13 @@ at, while frames go on being taken over.
 from collections.abc import Callable
 
 from kvtop.app.feed import Feed
+from kvtop.protocol import Event
 from kvtop.record import Place, Tape
 from kvtop.record.going import GOALS, LEAD_S, Goal, next_fact, previous_fact, shift, step
+from kvtop.record.preempted import Preempted, preempted
 from kvtop.record.tape import Fact
 from kvtop.record.when import WhenError, place_of
-from kvtop.state import EngineState
+from kvtop.state import EngineState, LogEntry
 from kvtop.state.moment import Moment, moment
 from kvtop.views.events import event_sentence
 from kvtop.views.format import clock
@@ -84,6 +86,24 @@ class TimeTravel:
         except WhenError as error:
             raise CannotGo(str(error)) from None
         return self._look(tape, place)
+
+    def preempted(self) -> tuple[list[Preempted], int]:
+        """Who was preempted up to the shown moment, the most preempted first; and how many events the index left out."""
+        tape = self.tape
+        found, left_out = preempted(tape, self.here(tape))
+        if not found:
+            raise CannotGo("no preemption is recorded up to this moment")
+        return found, left_out
+
+    def to_preemption(self, request: Preempted) -> str:
+        """To the first moment that told of it."""
+        tape = self.tape
+        if tape.start is None or request.first < tape.start:
+            raise CannotGo("that moment is no longer recorded")
+        said = self._look(tape, request.first)
+        return next(
+            (event_sentence(entry) for entry in self._feed.shown.events.latest() if _preempts(entry, request)), said
+        )
 
     def next_goal(self) -> str:
         """Another kind of thing to go to."""
@@ -158,6 +178,10 @@ class TimeTravel:
         found = self._moment(tape, place)
         self._feed.look(found, self._now())
         return found.trouble
+
+
+def _preempts(entry: LogEntry, request: Preempted) -> bool:
+    return isinstance(entry, Event) and entry.kind == "preempt" and entry.request == request.num
 
 
 def _dated(state: EngineState) -> str:

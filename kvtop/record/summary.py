@@ -38,6 +38,14 @@ class Notable(NamedTuple):
     """num of the request it happened to"""
     event: int | None = None
     """Its id, for an event."""
+    request_id: str | None = None
+    """What it is called; of preemptions alone, as is what follows."""
+    by: str | None = None
+    """What the request is called that it was for, ``#num`` where it has no id; None: by command."""
+    tokens: int | None = None
+    """Computed tokens given up."""
+    seconds: float | None = None
+    """Spent on them."""
 
 
 class Summary(Message):
@@ -150,13 +158,33 @@ class Gathering:
             if repeated and known is None:
                 continue  # from before the recording
             if event.kind in NOTABLE_KINDS or event.severity != "info":
-                self._note(event.iteration, event.wall, event.kind, event.severity, event.request, event.id)
+                cost = _cost(event) if event.kind == "preempt" else ()
+                self._note(event.iteration, event.wall, event.kind, event.severity, event.request, event.id, cost)
 
     def _note(
-        self, iteration: int, wall: float, kind: str, level: str, request: int | None = None, event: int | None = None
+        self,
+        iteration: int,
+        wall: float,
+        kind: str,
+        level: str,
+        request: int | None = None,
+        event: int | None = None,
+        cost: "tuple[()] | _Cost" = (),
     ) -> None:
         if len(self._notable) >= MAX_NOTABLE:
             self._left_out += 1
             return
         seq, _, _, mono = self._seen
-        self._notable.append(Notable(seq, iteration, wall, mono, kind[:MAX_WORD], level[:MAX_WORD], request, event))
+        self._notable.append(
+            Notable(seq, iteration, wall, mono, kind[:MAX_WORD], level[:MAX_WORD], request, event, *cost)
+        )
+
+
+_Cost = tuple[str | None, str | None, int | None, float | None]
+
+
+def _cost(event: Event) -> _Cost:
+    """Of a preemption, in the order of `Notable`'s last fields."""
+    by = event.by_id or (None if event.by is None else f"#{event.by}")
+    name = None if event.request_id is None else event.request_id[:MAX_WORD]
+    return name, None if by is None else by[:MAX_WORD], event.tokens, event.seconds

@@ -7,6 +7,7 @@ import pytest
 
 from kvtop.record import Recording
 from kvtop.sources.replay import ReplaySource
+from panels.dialogs.preempted_screen import PreemptedScreen
 from tests.app.harness import Bench, agreeing, in_loop
 from tests.app.live_engine import LiveEngine
 from tests.app.sources import HandFedSource
@@ -144,11 +145,61 @@ async def test_a_request_of_the_past_is_not_aborted(tmp_path: Path) -> None:
 
 
 @in_loop
+async def test_the_most_preempted_request_is_one_key_away_and_its_first_time_another(tmp_path: Path) -> None:
+    b = TimedBench(tmp_path)
+    async with b.app.run_test(size=(80, 24)) as b.pilot:
+        await b.go_on(160)
+        found, _ = b.screen.travel.preempted()
+        most = found[0]
+        await b.press("V")
+        assert f"{most.name} " in b.text()
+        assert f"{most.tokens} tokens" in b.text()
+        await b.press("enter")
+        assert b.screen.feed.shown.seq == most.first.seq
+        assert b.screen.requests.view.selected == most.num
+        assert f"preempt {most.name}" in b.text("footer")
+        await b.press("left_square_bracket")
+        row = b.screen.feed.shown.request(most.num)
+        assert row is not None
+        assert row.preemptions in (0, None)
+
+
+@in_loop
+async def test_the_list_of_victims_is_gone_through_and_closed(tmp_path: Path) -> None:
+    b = TimedBench(tmp_path)
+    async with b.app.run_test(size=(80, 24)) as b.pilot:
+        await b.go_on(160)
+        found, _ = b.screen.travel.preempted()
+        names = [request.name for request in found]
+        assert len(names) > 2
+
+        def chosen() -> int:
+            screen = b.app.screen
+            assert isinstance(screen, PreemptedScreen)
+            return screen._chosen
+
+        last = len(names) - 1
+        for keys, place in (("j", 1), ("j", 2), ("k", 1), ("G", last), ("j", last), ("g", 0), ("k", 0)):
+            if not isinstance(b.app.screen, PreemptedScreen):
+                await b.press("V")
+            await b.press(keys)
+            assert chosen() == place
+        await b.press("pagedown")
+        assert chosen() == min(last, 20)
+        await b.press("pageup")
+        assert chosen() == 0
+        for close in ("q", "escape", "V"):
+            await b.press(close)
+            assert not isinstance(b.app.screen, PreemptedScreen)
+            await b.press("V")
+
+
+@in_loop
 async def test_without_a_recording_the_keys_say_so(tmp_path: Path) -> None:
     b = Bench(HandFedSource(LiveEngine(seed=5)), tmp_path, agreeing)
     async with b.app.run_test(size=(80, 24)) as b.pilot:
         await b.iterate(3)
-        for key in ("left_square_bracket", "left_parenthesis", "left_curly_bracket", "at", "m", "equals_sign"):
+        for key in ("left_square_bracket", "left_parenthesis", "left_curly_bracket", "at", "m", "equals_sign", "V"):
             b.notes().clear()
             await b.press(key)
             assert any("nothing is recorded" in note for note in b.notes()), key
