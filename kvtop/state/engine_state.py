@@ -35,7 +35,7 @@ from kvtop.state.block_arrays import MAX_BLOCKS, BlockArrays
 from kvtop.state.changes import Changes, LogEntry, Marker
 from kvtop.state.engine_clock import EngineClock, Jump
 from kvtop.state.event_log import EventLog
-from kvtop.state.history import LATEST, PARTS, History, Reading, Values
+from kvtop.state.history import PARTS, History, Reading, Values
 from kvtop.state.latency_samples import Had, LatencySamples
 from kvtop.state.percentiles import Latencies
 from kvtop.state.policy_log import PolicyLog
@@ -479,24 +479,13 @@ class EngineState:
     def trend_end(self, now: float) -> int | None:
         """The second that goes on at ``now`` by the history's clock: the end of all trends. None before the first frame."""
         mono = self.mono_now(now)
-        if mono is None or self.history.edge is None:
-            return None
-        # A frame may be on its way for the second that has just ended.
-        at = self.history.at(mono)
-        return max(self.history.edge, int(at) - 1) if abs(at) < LATEST else self.history.edge
+        return None if mono is None else self.history.end(mono)
 
     def trends(self, names: Sequence[str], start: int, stop: int) -> list[Values]:
         """Those columns of the history from second ``start`` up to ``stop``, which `trend_end` bounds. Seconds in which an
         engine that says nothing runs was silent are as it left them; others that nothing was heard of are NaN."""
-        found = [self.history.span(name, start, stop) for name in names]
-        edge = self.history.edge
-        if edge is None or stop <= edge or not self.stands_still or (left := self._reading()) is None:
-            return found
-        silent = self.history.unwritten(left, stop)
-        low = max(start, edge)
-        for values, name in zip(found, names, strict=True):
-            values[low - start :] = silent[name][low - edge :]
-        return found
+        silent = self.history.edge is not None and stop > self.history.edge and self.stands_still
+        return self.history.spans(names, start, stop, self._reading() if silent else None)
 
     def hold(self, now: float) -> None:
         """Running times stand still at ``now`` until the next frame."""

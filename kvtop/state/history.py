@@ -3,6 +3,7 @@
 Seconds are those of the engine's monotonic clock, counted on where that clock jumps. What was not seen stays NaN: a gap.
 """
 
+from collections.abc import Sequence
 from math import floor
 from typing import Final, NamedTuple
 
@@ -141,16 +142,33 @@ class History:
             out[low - start : high - start] = self._ring[place, np.arange(low, high) % KEPT]
         return out
 
-    def unwritten(self, reading: Reading, stop: int) -> dict[str, Values]:
-        """The seconds from `edge` to ``stop`` of an engine that stands still as it is at ``reading``, by column."""
-        assert self.edge is not None
-        length = max(0, stop - self.edge)
-        rows = {name: np.full(length, reading.levels[place]) for place, name in enumerate(LEVELS)}
-        for place, name in enumerate(TOTALS):
-            rows[name] = np.full(length, reading.totals[place] * 0.0)
-            if length:
-                rows[name][0] = max(0.0, reading.totals[place] - self._at_edge[place])
-        return rows
+    def end(self, mono: float) -> int | None:
+        """The second that goes on at the engine's ``mono``, as far as there can be anything to show of it; None before the
+        first frame."""
+        at = self.at(mono)
+        if self.edge is None or not abs(at) < LATEST:
+            return self.edge
+        # A frame may be on its way for the second that has just ended.
+        return max(self.edge, int(at) - 1)
+
+    def spans(self, names: Sequence[str], start: int, stop: int, left: Reading | None = None) -> list[Values]:
+        """`span` of each of ``names``. ``left``: how an engine that stands still was left, so that the seconds from `edge`
+        on are known too."""
+        found = [self.span(name, start, stop) for name in names]
+        if left is None or self.edge is None or stop <= self.edge:
+            return found
+        low = max(start, self.edge)
+        for values, name in zip(found, names, strict=True):
+            place = _PLACE[name]
+            if place < _FIRST_TOTAL:
+                values[low - start :] = left.levels[place]
+                continue
+            total = left.totals[place - _FIRST_TOTAL]
+            # NaN stays NaN.
+            values[low - start :] = total * 0.0
+            if low == self.edge:
+                values[low - start] = np.maximum(0.0, total - self._at_edge[place - _FIRST_TOTAL])
+        return found
 
     def copy(self) -> "History":
         """Another with the same seconds, which later ones do not reach."""

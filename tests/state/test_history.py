@@ -63,6 +63,14 @@ def test_what_comes_after_idleness_came_at_its_end() -> None:
     same(last(state, "decode_tokens", 4, 61.0), [0, 0, 0, 40])
 
 
+def test_an_idle_engine_that_one_comes_to_has_done_nothing_since_and_what_it_does_not_expose_stays_unknown() -> None:
+    state = watched(status=Status(state="idle"))
+    # The second in which this viewer came was not seen whole.
+    same(last(state, "decode_tokens", 4, 4.0), [NAN, NAN, 0, 0])
+    same(last(state, "finished", 2, 4.0), [NAN, NAN])
+    same(last(state, "tier_bytes", 2, 4.0), [NAN, NAN])
+
+
 def test_silence_of_an_engine_that_runs_is_unknown_until_it_speaks_again() -> None:
     state = watched()
     tell(state, 1, 1.0, 10)
