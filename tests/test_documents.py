@@ -115,7 +115,7 @@ def test_every_field_of_a_request_over_http_is_written_down() -> None:
 def test_every_recipe_names_what_it_touches() -> None:
     recipes = re.split(r"^### ", text_of("CONTRIBUTING.md").split("## Recipes")[1], flags=re.MULTILINE)[1:]
     assert [recipe.splitlines()[0] for recipe in recipes] == [
-        "A policy axis", "A panel", "A source", "A command", "A setting", "A number", "A field of a request", "A model family", "A block state", "An event kind", "An alarm",
+        "A policy axis", "A panel", "A source", "A command", "A setting", "A number", "A column of the requests table", "A field of a request", "A model family", "A block state", "An event kind", "An alarm",
     ]  # fmt: skip
     for recipe in recipes:
         assert re.search(r"`\w+/[\w/]+\.py`", recipe)

@@ -60,7 +60,7 @@ frames = st.lists(
 """Of each frame: the transitions since the one before (quarters of a second later, and which), and whether it tells all anew."""
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(frames=frames, sums=st.booleans(), first=st.integers(0, 3))
 def test_what_it_says_is_what_happened_or_unknown(frames: list[Any], sums: bool, first: int) -> None:
     truth, table, now = Truth(100.0), RequestTable(), 100.0

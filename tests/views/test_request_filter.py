@@ -1,6 +1,5 @@
 """The filter's language: what passes, what is no filter and where, and that its spelling says what it is."""
 
-import math
 from typing import Any
 
 import pytest
@@ -9,8 +8,9 @@ from hypothesis import strategies as st
 
 from kvtop.protocol import RequestChange
 from kvtop.state import RequestRow, RequestTable
+from kvtop.views.columns import NAMES
 from kvtop.views.filter_line import hint_row, mistake_row
-from kvtop.views.request_fields import COUNT, FIELDS, STATE, STATES
+from kvtop.views.request_fields import COUNT, FIELDS, NAMED, STATE, STATES
 from kvtop.views.request_filter import (
     EVERYTHING,
     LONGEST,
@@ -139,7 +139,7 @@ def terms() -> st.SearchStrategy[Term]:
     return st.one_of(kinds)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.lists(terms(), min_size=1, max_size=4).map(tuple), max_size=4).map(tuple))
 def test_a_printed_filter_is_read_as_the_same(alternatives: tuple[tuple[Term, ...], ...]) -> None:
     made = RequestFilter(alternatives)
@@ -157,7 +157,7 @@ def plainly(row: RequestRow, clock: float) -> bool:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     steps=st.lists(
         st.one_of(changes(), st.integers(0, 12), st.floats(0, 4).map(lambda s: round(s * 4) / 4)), max_size=60
@@ -225,11 +225,7 @@ def test_the_hint_names_what_could_come_next() -> None:
 
 
 def test_every_column_that_can_be_compared_can_be_filtered_by_its_name() -> None:
-    from kvtop.views.columns import NAMES
-    from kvtop.views.request_fields import NAMED
-
     assert set(NAMES) - set(NAMED) == {"sample", "score", "life"}
-    assert all(math.isfinite(1.0) and field.meaning for field in FIELDS)
     assert {field.kind for field in FIELDS if field.moving} <= {"seconds"}
     assert NAMED["output"].kind == COUNT
     assert passing("age>20s", 5004.0) == []
