@@ -2,6 +2,7 @@
 
 import argparse
 
+from kvtop.commands.alarms import alarm_settings
 from kvtop.commands.preferences import preferences
 from kvtop.commands.settings_options import chosen
 from kvtop.commands.target import control_of, find_engine
@@ -13,6 +14,7 @@ from kvtop.sources.discover import Found
 
 def run(options: argparse.Namespace) -> int:
     choice = chosen(options)
+    alarm_settings(choice)  # what is typed wrong is wrong whatever engines there are
     found = found_engine(options.target, choice)
     require_screen()
 

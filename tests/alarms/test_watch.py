@@ -96,7 +96,7 @@ def test_the_story_has_alarms() -> None:
 
 
 @given(ticks=st.lists(st.floats(0.01, 3.0), min_size=1, max_size=40), late=st.floats(0.0, 1.5))
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_the_same_frames_give_the_same_alarms_however_often_the_screen_asks(ticks: list[float], late: float) -> None:
     seen = Watched(EAGER)
     number = 0
@@ -312,7 +312,7 @@ facts = st.fixed_dictionaries(
 
 
 @given(steps=st.lists(st.tuples(facts, st.floats(0.0, 30.0)), max_size=8), exposed=st.booleans())
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_no_rule_raises_for_whatever_an_engine_says(steps: list[tuple[dict[str, Any], float]], exposed: bool) -> None:
     seen = Watched(EAGER)
     toy = ToyEngine(8, 1)
