@@ -70,6 +70,7 @@ perf: setup model
 	$(BIN)/python -m tests.perf.memory --step 40
 	$(BIN)/python -m tests.perf.sampling
 	$(BIN)/python -m tests.perf.engine_turn
+	$(BIN)/python -m tests.perf.recording
 	$(BIN)/python -m tests.perf.rest
 	$(BIN)/python -m tests.perf.http_cost
 	$(BIN)/python -m tests.perf.kv_error

@@ -20,6 +20,9 @@ FPS = 30.0
 ENTRY_S = 20.0
 """Seconds between two keyframes of it: each costs the engine a frame's time for some iterations."""
 
+ENTRY_MOST_S = 60.0
+"""The same while little happens against what a keyframe takes, which is a megabyte with a hundred thousand cached blocks."""
+
 ENTRY_SHARE = 4
 """Lines of so many-th of the memory it has call for a keyframe before that, so that dropping the oldest drops little."""
 
@@ -62,7 +65,13 @@ class FlightRecorder:
         self._clock = clock
         self._cursor = Cursor(ring, lines, want_keyframe)
         self._cursor.fps = FPS
-        self._writer = Writer(self.memory, entry_s=ENTRY_S, entry_bytes=min(8 << 20, most // ENTRY_SHARE), clock=clock)
+        self._writer = Writer(
+            self.memory,
+            entry_s=ENTRY_S,
+            entry_most_s=ENTRY_MOST_S,
+            entry_bytes=min(8 << 20, most // ENTRY_SHARE),
+            clock=clock,
+        )
         self._lock = threading.Lock()
         self._writer.take(*without_text(encode(hello), hello))
 

@@ -8,7 +8,10 @@ recording as its lines. All numbers are little-endian::
     8  4 B  "KVTR"                                24  u32  bytes of the summary
    12  u8   major version of this format          28  u32  CRC-32 of the header, these four bytes as zeros
    13  u8   minor version                         32       the summary, JSON
-   14  u16  0                                      …       the compressed lines
+   14  u16  0                                      …       the digest, compressed, where the summary tells of one
+                                                   …       the compressed lines
+
+The digest is one line: the chunk's frames and those of chunks before it merged into one, for readers in a hurry.
 """
 
 import struct
@@ -59,24 +62,36 @@ class Head(NamedTuple):
     """A header. ``size``: bytes of the whole chunk."""
 
     summary: Summary
+    digest_at: int
+    """Bytes from the start of the chunk to the digest."""
     lines_at: int
-    """Bytes from the start of the chunk to the compressed lines."""
+    """And to the compressed lines."""
     size: int
     crc: int
 
 
-def pack(summary: Summary, lines: bytes, compressor: zstandard.ZstdCompressor | None = None) -> Packed:
-    """``lines``: whole ones, with their newlines."""
-    data = (zstandard.ZstdCompressor(LEVEL) if compressor is None else compressor).compress(lines)
+def pack(
+    summary: Summary,
+    lines: bytes,
+    compressor: zstandard.ZstdCompressor | None = None,
+    digest: tuple[int, bytes] | None = None,
+) -> Packed:
+    """``lines``: whole ones, with their newlines. ``digest``: the seq that it builds on, and its line."""
+    compressor = zstandard.ZstdCompressor(LEVEL) if compressor is None else compressor
+    data, extra = compressor.compress(lines), b""
+    if digest is not None:
+        extra = compressor.compress(digest[1])
+        said = {"digest_base": digest[0], "digest_bytes": len(extra), "digest_crc": zlib.crc32(extra)}
+        summary = summary.model_copy(update=said)
     told = summary.model_dump_json(exclude_defaults=True).encode()
 
     def head(crc: int) -> bytes:
-        behind = HEAD_BYTES - MAGIC_AT + len(told)
+        behind = HEAD_BYTES - MAGIC_AT + len(told) + len(extra)
         return _HEAD.pack(
             SKIPPABLE, behind, MAGIC, FORMAT_MAJOR, FORMAT_MINOR, 0, len(data), zlib.crc32(data), len(told), crc
         )
 
-    return Packed(summary, head(zlib.crc32(told, zlib.crc32(head(0)))) + told + data)
+    return Packed(summary, head(zlib.crc32(told, zlib.crc32(head(0)))) + told + extra + data)
 
 
 def _head_of(start: bytes) -> tuple[int, int, bytes, int, int, int, int, int, int, int]:
@@ -94,7 +109,7 @@ def head_bytes(start: bytes) -> int:
     skippable, behind, magic, _, _, _, _, _, told, _ = _head_of(start)
     if skippable != SKIPPABLE or magic != MAGIC:
         raise ChunkError("no chunk begins here")
-    if told > MAX_SUMMARY_BYTES or behind != HEAD_BYTES - MAGIC_AT + told:
+    if told > MAX_SUMMARY_BYTES or behind < HEAD_BYTES - MAGIC_AT + told:
         raise ChunkError("the lengths in a header contradict each other")
     return HEAD_BYTES + told
 
@@ -102,7 +117,7 @@ def head_bytes(start: bytes) -> int:
 def read_head(start: bytes) -> Head:
     """``start``: as many bytes of a chunk as `head_bytes` says. Raises `ChunkError` and `NewerFormat`."""
     size = head_bytes(start)
-    _, _, _, major, minor, _, length, crc, _, own = _head_of(start)
+    _, behind, _, major, minor, _, length, crc, _, own = _head_of(start)
     blank = start[:_CRC_AT] + bytes(_CRC.size)
     if len(start) < size or zlib.crc32(start[HEAD_BYTES:size], zlib.crc32(blank)) != own:
         raise ChunkError("a header is damaged")
@@ -116,18 +131,32 @@ def read_head(start: bytes) -> Head:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
         raise ChunkError(f"a summary says what cannot be: {place}: {first['msg']}") from None
-    return Head(summary, size, size + length, crc)
+    lines_at = MAGIC_AT + behind
+    if lines_at != size + summary.digest_bytes:
+        raise ChunkError("the lengths in a header contradict each other")
+    return Head(summary, size, lines_at, lines_at + length, crc)
 
 
 def unpack(head: Head, data: bytes) -> list[bytes]:
     """The lines, without their newlines, of the compressed ``data`` behind a header. Raises `ChunkError`."""
     if len(data) != head.size - head.lines_at or zlib.crc32(data) != head.crc:
         raise ChunkError("compressed lines are damaged")
+    lines = _decompressed(data)
+    return lines.split(b"\n")[:-1] if lines.endswith(b"\n") else lines.split(b"\n")
+
+
+def unpack_digest(head: Head, data: bytes) -> bytes:
+    """The line of the digest ``data``. Raises `ChunkError`."""
+    if len(data) != head.summary.digest_bytes or zlib.crc32(data) != head.summary.digest_crc:
+        raise ChunkError("a digest is damaged")
+    return _decompressed(data)
+
+
+def _decompressed(data: bytes) -> bytes:
     try:
         declared = zstandard.get_frame_parameters(data).content_size
         if declared > MAX_LINES_BYTES:  # also what stands for "not said"
             raise ChunkError(f"lines of more than {MAX_LINES_BYTES} bytes")
-        lines = zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_LINES_BYTES)
+        return zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_LINES_BYTES)
     except zstandard.ZstdError as error:
         raise ChunkError(f"lines cannot be decompressed: {error}") from None
-    return lines.split(b"\n")[:-1] if lines.endswith(b"\n") else lines.split(b"\n")

@@ -16,6 +16,7 @@ from kvtop.record.chunk import (
     may_begin,
     read_head,
     unpack,
+    unpack_digest,
 )
 from kvtop.record.tape import Damage, Indexed, Tape
 
@@ -104,6 +105,15 @@ class Recording(Tape):
         except ChunkError as error:
             self._damaged(Damage(chunk.at, head.size, str(error)))
             return []
+
+    def read_digest(self, chunk: Indexed) -> bytes | None:
+        head = self._heads[chunk.number]
+        if head.summary.digest_base is None:
+            return None
+        try:
+            return unpack_digest(head, self._bytes(chunk.at + head.digest_at, head.lines_at - head.digest_at))
+        except ChunkError:
+            return None  # what it is made of is there
 
     def _bytes(self, at: int, size: int) -> bytes:
         parts = []

@@ -64,6 +64,9 @@ class Summary(Message):
         default=None, description="smallest and largest of all; they differ from walls where the clock was set back"
     )
     monos: tuple[float, float] | None = Field(default=None, description="monotonic seconds of its first and last frame")
+    digest_base: int | None = Field(default=None, description="seq that its digest builds on; absent: it has none")
+    digest_bytes: int = Field(default=0, ge=0, description="bytes of the digest, compressed")
+    digest_crc: int = Field(default=0, ge=0, description="CRC-32 of these bytes")
     notable: list[Notable] = Field(default_factory=list, description="what one may want to go to, in order")
     notable_left_out: int = Field(default=0, ge=0, description="more of these than a summary has room for")
 

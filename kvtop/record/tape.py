@@ -12,6 +12,9 @@ from kvtop.protocol.frames import IterationFrame, Keyframe
 from kvtop.protocol.reading import read_frame
 from kvtop.record.summary import Notable, Summary
 
+MAX_DIGESTED = 64
+"""Chunks that one digest tells of at most."""
+
 
 class Place(NamedTuple):
     """A moment: just after the frame ``seq`` of the ``run``-th life of the engine in the recording, from 0.
@@ -86,6 +89,10 @@ class Tape(ABC):
     @abstractmethod
     def read(self, chunk: Indexed) -> list[bytes]:
         """Its lines without their newlines. None of them where it is damaged, which `damage` tells then."""
+
+    def read_digest(self, chunk: Indexed) -> bytes | None:
+        """The line of its digest; None where it has none that is whole."""
+        return None
 
     @abstractmethod
     def close(self) -> None:
@@ -280,6 +287,41 @@ class Tape(ABC):
                 ):
                     return
                 yield frame
+
+    def folded(self, first: Indexed, until: Place) -> Iterator[tuple[Indexed, AnyFrame]]:
+        """As `frames`, each with its chunk, to the same state: where the recording has frames merged into one, these."""
+        seq: int | None = None
+        number = first.number
+        while (chunk := self.chunk(number)) is not None and chunk.first <= until:
+            number = chunk.number + 1
+            for frame in (None, *self._frames(chunk)):
+                if frame is not None:
+                    if isinstance(frame, IterationFrame | Keyframe):
+                        if Place(chunk.first.run, frame.seq) > until:
+                            return
+                        seq = frame.seq
+                    yield chunk, frame
+                if isinstance(frame, Keyframe | None) and (found := self._digest(chunk, seq, until)) is not None:
+                    yield found
+                    seq, number = found[1].seq, found[0].number + 1
+                    break
+
+    def _digest(self, chunk: Indexed, seq: int | None, until: Place) -> tuple[Indexed, IterationFrame] | None:
+        """One frame for all from ``seq`` on up to the end of ``chunk`` or one behind it."""
+        for number in range(chunk.number, chunk.number + MAX_DIGESTED if seq is not None else 0):
+            later = self.chunk(number)
+            if later is None or later.last > until or later.first.run != chunk.first.run:
+                return None
+            if later.summary.entry and later is not chunk:
+                return None
+            if later.summary.digest_base == seq and (line := self.read_digest(later)) is not None:
+                try:
+                    frame = read_frame(line).frame
+                except ProtocolError:
+                    return None
+                fits = isinstance(frame, IterationFrame) and frame.seq - frame.merged == seq
+                return (later, frame) if fits and frame.seq == later.last.seq else None  # type: ignore[union-attr, return-value]
+        return None
 
     def frames_of(self, chunk: Indexed) -> list[AnyFrame]:
         """All of one chunk."""

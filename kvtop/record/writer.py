@@ -12,6 +12,7 @@ from kvtop.protocol.events import Event
 from kvtop.protocol.frames import Gap, IterationFrame, Keyframe
 from kvtop.protocol.hello import Hello
 from kvtop.record.chunk import LEVEL, Packed, pack
+from kvtop.record.digest import Digest
 from kvtop.record.sink import Sink
 from kvtop.record.summary import Gathering
 
@@ -23,6 +24,9 @@ CHUNK_BYTES = 4 << 20
 
 ENTRY_S = 10.0
 """Seconds between two chunks that reading can start at."""
+
+ENTRY_SHARE = 8
+"""Where entries may come more seldom: bytes of lines, in those of the latest keyframe, after which the next is due."""
 
 ENTRY_BYTES = 8 << 20
 """Bytes of lines after which the next is wanted before that: to go to a moment costs reading these."""
@@ -67,7 +71,9 @@ class Writer:
     a gap line, with their events, when it takes something again. One thread at a time.
 
     ``wants_keyframe`` says when the engine should be asked for one; every keyframe begins a chunk that reading can start
-    at. ``clock``: monotonic seconds.
+    at. That is after ``entry_s`` seconds; with ``entry_most_s`` up to so many later, as long as what came since is not many
+    times the keyframe. ``digests``: frames are merged besides, so that reading over many of them takes less time; they must
+    be whole then. ``clock``: monotonic seconds.
     """
 
     def __init__(
@@ -77,12 +83,18 @@ class Writer:
         tell: Callable[[str], None] = lambda _: None,
         chunk_s: float = CHUNK_S,
         entry_s: float = ENTRY_S,
+        entry_most_s: float | None = None,
         entry_bytes: int = ENTRY_BYTES,
+        digests: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sink = sink
         self._tell = tell
         self._chunk_s, self._entry_s, self._entry_bytes = chunk_s, entry_s, entry_bytes
+        self._entry_most_s = entry_s if entry_most_s is None else entry_most_s
+        self._entry_size = 0
+        """Bytes of the latest keyframe."""
+        self._digest = Digest() if digests else None
         self._clock = clock
         self._gathering = Gathering()
         self._compressor = zstandard.ZstdCompressor(LEVEL)
@@ -143,7 +155,9 @@ class Writer:
         if self._failing:
             wanted = now >= self._retry_at
         else:
-            old = now >= self._entry_at + self._entry_s or self._since_entry >= self._entry_bytes
+            much = self._since_entry >= ENTRY_SHARE * self._entry_size
+            old = now >= self._entry_at + (self._entry_s if much else self._entry_most_s)
+            old = old or self._since_entry >= self._entry_bytes
             wanted = old or not self._recording
         if wanted:
             self._asked_at = now
@@ -203,7 +217,7 @@ class Writer:
             gap_line, gap = hole.line()
             self._gathering.take(gap, len(gap_line))
             before = [pack(self._gathering.finish(), gap_line, self._compressor)]
-        self._entry_at, self._since_entry = self._clock(), 0
+        self._entry_at, self._since_entry, self._entry_size = self._clock(), 0, len(line)
         self._put(*self._hello)
         self._put(line, frame)
         if before or self._failing or self._size >= CHUNK_BYTES:
@@ -240,6 +254,8 @@ class Writer:
         if not self._lines:
             self._opened, self._chunk_from = self._clock(), self._seq
         self._gathering.take(frame, len(line))
+        if self._digest is not None:
+            self._digest.take(frame, self._clock())
         self._lines.append(line)
         self._size += len(line)
 
@@ -251,7 +267,8 @@ class Writer:
             return
         lines, events, start = b"".join(self._lines), self._chunk_events, self._chunk_from
         self._lines, self._size, self._opened, self._chunk_events, self._chunk_from = [], 0, math.inf, [], None
-        chunks = [*(before or ()), pack(self._gathering.finish(), lines, self._compressor)]
+        digest = None if self._digest is None else self._digest.close(self._clock())
+        chunks = [*(before or ()), pack(self._gathering.finish(), lines, self._compressor, digest)]
         try:
             self._sink.append(chunks)
         except OSError as error:

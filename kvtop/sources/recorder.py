@@ -12,6 +12,13 @@ MAX_WAITING = 64 << 20
 """Bytes of lines that wait for the disk; what comes beyond is left out, and marked by a gap."""
 
 
+ENTRY_MOST_S = 150.0
+"""Seconds between two keyframes at most: with a hundred thousand cached blocks each takes more than a megabyte in the file."""
+
+ENTRY_BYTES = 64 << 20
+"""Bytes of lines between two of them at most."""
+
+
 class Recorder:
     """What `kvtop.sources.socket.SocketSource` gives its lines to (`kvtop.sources.history.Keeper`).
 
@@ -30,7 +37,9 @@ class Recorder:
     ) -> None:
         self._sink, self._keep_text, self._tell = sink, keep_text, tell
         self._clock = clock
-        self._writer = Writer(sink, tell=tell, clock=clock)
+        self._writer = Writer(
+            sink, tell=tell, entry_most_s=ENTRY_MOST_S, entry_bytes=ENTRY_BYTES, digests=True, clock=clock
+        )
         self._max_waiting = max_waiting
         self._news = threading.Condition()
         self._waiting: deque[tuple[bytes, AnyFrame | None] | None] = deque()

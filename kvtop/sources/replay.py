@@ -143,13 +143,24 @@ class ReplaySource:
         self._recorded.leap()
         self._continuity = Continuity()
         self._ahead.clear()
-        self._number, self._place = entry.number, None
+        self._place = None
         self._playback = self._playback._replace(ended=False)
         items: list[Item] = [LinkUp(), Rewound()]
-        while (following := self._next()) is not None and (self._place_of(*following) or wanted) <= wanted:
+        for following in self._tape.folded(entry, wanted):
+            self._ahead.append(following)
             items += self._take()
         self._time = self._recorded.now
+        self._go_on_behind(wanted)
         return items
+
+    def _go_on_behind(self, place: Place) -> None:
+        """What is read next are the frames after that moment."""
+        chunk = self._tape.chunk_of(place)
+        if chunk is not None:
+            frames = [(chunk, frame) for frame in self._tape.frames_of(chunk)]
+            told = [at for at, each in enumerate(frames) if (self._place_of(*each) or place) <= place]
+            self._ahead.extend(frames[told[-1] + 1 if told else 0 :])
+            self._number = chunk.number + 1
 
     def _play(self, passed: float, until: float) -> list[Item]:
         unbounded = self._playback.speed == UNBOUNDED

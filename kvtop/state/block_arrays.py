@@ -154,20 +154,26 @@ class BlockArrays:
         return changed
 
     def _write_hashes(self, hashes: Sequence[BlockHash]) -> list[int] | None:
-        """A hash for each of many blocks in their order, as keyframes have them; None, and nothing is done, for anything else."""
-        assert self._hash is not None
-        assert self._hashed is not None
-        blocks, texts = list(map(itemgetter(0), hashes)), list(map(itemgetter(1), hashes))
+        """What many blocks have or lost, in their order, as keyframes tell it; None, and nothing is done, for anything
+        else."""
+        blocks = list(map(itemgetter(0), hashes))
+        known = [each for each in hashes if each[1] is not None]
+        texts = list(map(itemgetter(1), known))
+        if known and set(map(len, texts)) != {16}:
+            return None
         try:
-            if set(map(len, texts)) != {16}:
-                return None
             places = np.array(blocks, dtype=np.int64)
             digits = np.frombuffer("".join(texts).encode("ascii"), dtype=np.uint8)
-        except (OverflowError, TypeError, UnicodeError):  # a hash that was lost has no text
+        except (OverflowError, UnicodeError):
             return None
         values = _DIGITS[digits.reshape(-1, 16)]
         if places[0] < 0 or places[-1] >= self.total or not _ascend(places) or (values > 15).any():
             return None
+        assert self._hash is not None
+        assert self._hashed is not None
+        if len(known) < len(hashes):
+            self._hashed[places] = False
+            places = np.array(list(map(itemgetter(0), known)), dtype=np.int64)
         pairs = (values[:, ::2] << 4) | values[:, 1::2]
         self._hash[places] = pairs.view(">u8").reshape(-1)
         self._hashed[places] = True

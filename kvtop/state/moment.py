@@ -1,6 +1,8 @@
 """The state at a recorded moment: frames folded from where reading can start, by their own clock."""
 
-from collections.abc import Iterable
+import gc
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from kvtop.protocol.codec import AnyFrame
@@ -53,10 +55,24 @@ def moment(tape: Tape, place: Place, lead_s: float = 0.0) -> Moment | None:
     if entry is None:
         return None
     fold = Fold()
-    fold.all_of(tape.frames(entry, place))
+    with _no_collections():
+        fold.all_of(frame for _, frame in tape.folded(entry, place))
     state = fold.state
     if state.seq is None:
         return None
     reached = Place(place.run, state.seq)
     trouble = "" if not state.resync else f"what follows frame {state.seq} is missing or damaged"
     return Moment(state, reached, fold.clock.now, trouble)
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """A keyframe is a hundred thousand objects that come and go: the garbage collector would look at all there are, again
+    and again, and find nothing."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -13,6 +13,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "memory": ("--sizes", "4000"),
     "overhead": ("--model", "random", "--seconds", "0.2", "--rounds", "1"),
     "overnight": ("--minutes", "0.1", "--rate", "5"),
+    "recording": ("--blocks", "2000", "--running", "4", "--seconds", "1"),
     "render": ("--frames", "10"),
     "rest": ("--seconds", "0.5", "--blocks", "500", "--requests", "10"),
     "sampling": ("--rows", "2"),
