@@ -55,7 +55,7 @@ class FlightFiles:
             asker.reply(False, message="the flight recorder is being written already; ask again")
 
     def crashed(self, why: str, last_words: Callable[[], None]) -> None:
-        """The loop ends with a failure. Never raises; returns when the file is written."""
+        """The loop ends with a failure. Never raises; returns when the file is written, or the disk is too slow for it."""
         with contextlib.suppress(Exception):
             self._log.event("fault", severity="error", detail=why)
             last_words()

@@ -243,13 +243,13 @@ class Server:
             while not self.stopping and (until is None or self.engine.clock() < until):
                 self._turn()
         except EngineFailed as error:
-            self._hang_up(FinishReason.ERROR, str(error))
             self._flight.crashed(str(error), self._broadcast.last_words)
+            self._hang_up(FinishReason.ERROR, str(error))
             raise
         except Exception as error:
             why = f"the engine failed: {one_line(error)}"
-            self._hang_up(FinishReason.ERROR, why)
             self._flight.crashed(why, self._broadcast.last_words)
+            self._hang_up(FinishReason.ERROR, why)
             raise EngineFailed(why) from error
         finally:
             self._turned = None

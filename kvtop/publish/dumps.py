@@ -19,6 +19,9 @@ KEPT = 8
 SPACING_S = 60.0
 """Seconds in which one file is written of the engine's own accord; a command is always done."""
 
+PATIENCE_S = 5.0
+"""Seconds that an engine which is about to end waits for its file."""
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -86,11 +89,19 @@ class Dumps:
         self._start(why, done)
         return True
 
-    def write(self, why: str) -> Dumped:
-        """Writes a file before it returns: for an engine that is about to end."""
+    def write(self, why: str) -> Dumped | None:
+        """Writes a file before it returns: for an engine that is about to end. None where the disk takes longer than
+        `PATIENCE_S`: others wait for that end."""
+        done: list[Dumped] = []
+        until = self._clock() + PATIENCE_S
         if self._writing is not None:
-            self._writing.join(10.0)
-        return self._write(why)
+            self._writing.join(PATIENCE_S)
+        if self._is_writing:
+            return None
+        self._start(why, done.append)
+        assert self._writing is not None
+        self._writing.join(max(0.1, until - self._clock()))
+        return done[0] if done else None
 
     def take(self) -> list[Dumped]:
         """What has become of dumps since the last call."""

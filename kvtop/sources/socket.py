@@ -174,8 +174,8 @@ class _Connection:
     def __init__(self, sock: socket.socket, hello: bytes, history: Keeper | None) -> None:
         self._sock = sock
         self._history = history
-        self._needed = True
-        """The next keyframe is for the viewer too, and not for its history alone."""
+        self._awaits = self._spare = False
+        """The viewer has asked for a keyframe; the next one was asked for by its history alone."""
         self._lines = LineBuffer(MAX_FRAME_BYTES)
         self._count = 0
         self._last_word: str | None = None
@@ -188,7 +188,8 @@ class _Connection:
         """When a keyframe is to be asked for anew."""
 
     def ask_keyframe(self, for_history: bool = False) -> None:
-        self._needed = self._needed or not for_history
+        self._awaits = self._awaits or not for_history
+        self._spare = not self._awaits
         self.say(encode(RequestKeyframe()))
 
     def say(self, line: bytes) -> None:
@@ -255,8 +256,8 @@ class _Connection:
         if isinstance(frame, (IterationFrame, Keyframe, Gap)):
             if isinstance(frame, Keyframe):
                 self._patience, self.ask_at = ASK_AGAIN, inf
-                needed, self._needed = self._needed, False
-                if not needed and self.continuity.position == frame.seq:
+                spare, self._spare, self._awaits = self._spare, False, False
+                if spare and self.continuity.position == frame.seq:
                     return []  # it tells the viewer nothing new
             return [*self.continuity.take(frame), *self._mended(reading)]
         if isinstance(frame, Bye):

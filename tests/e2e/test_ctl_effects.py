@@ -15,9 +15,11 @@ from kvtop.app.feed import Feed
 from kvtop.cli import main
 from kvtop.commands.verbs import VERBS
 from kvtop.protocol import Event, Keyframe
+from kvtop.record import Recording
 from kvtop.sources.base import Item
 from kvtop.sources.socket import SocketSource
 from kvtop.state import EngineState, RequestRow
+from kvtop.state.moment import moment
 from tests.e2e.engines import Engines
 from tests.e2e.tmux import wait_until
 
@@ -197,6 +199,19 @@ def _reset(held: Held, capsys: pytest.CaptureFixture[str]) -> None:
     assert {num: held.row(num).table for num in running} == running
 
 
+def _dump(held: Held, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    held.ctl("dump")
+    path = Path(capsys.readouterr().out.partition("written: ")[2].rpartition(" (")[0])
+    tape = Recording(path)
+    assert tape.end is not None
+    found = moment(tape, tape.end)
+    assert found is not None
+    assert (found.state.iteration, found.state.gauges) == (held.state.iteration, held.state.gauges)
+    held.until(lambda _: held.events("dump"), "it was not told")
+    assert str(path) in (held.events("dump")[-1].detail or "")
+
+
 def _pin(held: Held, capsys: pytest.CaptureFixture[str]) -> None:
     wanted = held.running()[0]
     held.ctl("pin", str(wanted.num))
@@ -243,6 +258,7 @@ EFFECTS: dict[str, Callable[[Held, pytest.CaptureFixture[str]], None]] = {
     "preempt": _preempt,
     "pause": _pause,
     "resume": _resume,
+    "dump": _dump,
     "reset-prefix-cache": _reset,
     "pin": _pin,
     "unpin": _unpin,
