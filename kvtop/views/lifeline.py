@@ -8,7 +8,7 @@ from kvtop.views.block_states import role_of
 from kvtop.views.fit import cut
 from kvtop.views.rows import Role, Row
 
-WINDOW_S = 300.0
+WINDOW_S = 120.0
 """Seconds that a line shows."""
 
 assert WINDOW_S < KEPT_S

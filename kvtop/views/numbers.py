@@ -239,7 +239,7 @@ REQUESTS = Section(
         Number("lost", "seconds", ("requests.lost_s",), file="requests.lost_time"),
         Term(
             window_text(),
-            "its life so far, 15 s a cell, the newest at the right: "
+            "its life so far, 6 s a cell, the newest at the right: "
             + ", ".join(f"{look.glyph} {look.meaning}" for look in LOOKS.values())
             + "; a cell shows what took most of it, but a preemption in any case, and nothing before it arrived and after it "
             "ended. What happened between frames that were merged or missing is told by the times that ended, where they say "

@@ -30,7 +30,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "kvtop" / "config.toml"
     path.parent.mkdir()
     path.write_text(
-        'theme = "light"\n[keys]\nrequests.abort = "d"\n[profiles.p]\nmouse = false\nkeys.events.kinds = "V"\n'
+        'theme = "light"\n[keys]\nrequests.abort = "d"\n[profiles.p]\nmouse = false\nkeys.events.kinds = "Y"\n'
     )
     return path
 
@@ -96,7 +96,7 @@ def test_the_screen_gets_what_was_chosen(file: Path) -> None:
         False,
         True,
     )
-    assert (wanted.keymap.key("requests", "abort"), wanted.keymap.key("events", "kinds")) == ("d", "V")
+    assert (wanted.keymap.key("requests", "abort"), wanted.keymap.key("events", "kinds")) == ("d", "Y")
     file.write_text('snapshot-folder = "~/incidents"')
     assert preferences(choice()).snapshot_folder == Path.home() / "incidents"
     assert preferences(choice()).depth is None
@@ -167,7 +167,7 @@ def test_it_shows_what_holds_and_why(
     assert rows["ascii"] == ["true", "--ascii"]
     assert rows["mouse"] == ["false", f"{file}:5"]
     assert rows["engine"][-1] == "default"
-    assert rows["keys.events.kinds"] == ['"V"', f"{file}:6"]
+    assert rows["keys.events.kinds"] == ['"Y"', f"{file}:6"]
     run(["config", "--json"])
     document = json.loads(capsys.readouterr().out)
     assert document["settings"]["theme"] == {"value": "light", "from": f"{file}:1"}

@@ -4,6 +4,7 @@ import pytest
 
 from kvtop.protocol import RequestChange
 from kvtop.state.lifeline import Phase, Times, grown
+from kvtop.views.columns import _BY_NAME
 from kvtop.views.glyphs import ASCII
 from kvtop.views.lifeline import LOOKS, WINDOW_S, lifeline, slot
 from kvtop.views.requests import RequestsView, request_rows
@@ -14,9 +15,10 @@ START = 10 * WINDOW_S
 
 
 def line(*phases: tuple[str, float], mono: float = START, width: int = 20) -> str:
-    """Of a request that entered these states so many seconds before ``mono``."""
+    """Of a request that entered these states so many three-hundredths of the window before ``mono``."""
     life, before = b"", None
-    for state, ago in phases:
+    for state, part in phases:
+        ago = part * WINDOW_S / 300
         now = Times(state, mono - ago, None, None, None, None)
         life = grown(life, before, now, mono - ago, mono - ago)
         before = now
@@ -38,7 +40,7 @@ def test_a_preemption_is_shown_however_short_it_was() -> None:
 
 def test_the_unknown_is_marked_and_what_came_before_is_blank() -> None:
     assert line(("preempted", 30.0))[-2:] == "××"
-    life = grown(b"", None, Times("decode", START - 30, 1.0, 60.0, 0.0, 1), START - 100, START)
+    life = grown(b"", None, Times("decode", START - 12, 1.0, 29.0, 0.0, 1), START - 100, START)
     assert lifeline(life, START, 20).text == " " * 13 + "?????██"
     assert lifeline(life, None, 5).text == lifeline(b"", START, 5).text == "     "
     assert lifeline(life, START, 0).text == ""
@@ -62,15 +64,15 @@ def test_every_phase_has_a_shape_of_its_own_with_any_characters() -> None:
 
 def test_wide_tables_have_it_with_its_window_in_the_title_and_it_moves_on_by_itself() -> None:
     state, view = scene(), RequestsView(selected=2)
-    rows = request_rows(state, view, 110, 8, LATER)
+    rows = request_rows(state, view, 110, 8, LATER + 1)
     check_rows(rows, 110, 8)
-    at = rows[0].text.index("last 5 min")
+    at = rows[0].text.index("last 2 min")
     assert rows[1].text[at : at + 20].endswith("█")
     assert set(rows[6].roles[at : at + 20]) == {Role.DIM}  # done
-    assert "last 5 min" not in request_rows(state, RequestsView(), 80, 8, LATER)[0].text
-    again = request_rows(state, view, 110, 8, LATER + 1)
+    assert "last 2 min" not in request_rows(state, RequestsView(), 80, 8, LATER)[0].text
+    again = request_rows(state, view, 110, 8, LATER + 2)
     assert again[6] is rows[6]
-    later = request_rows(state, view, 110, 8, LATER + 30)
+    later = request_rows(state, view, 110, 8, LATER + 13)
     assert later[6].text[at : at + 20] == rows[6].text[at + 2 : at + 20] + "  "
     change = RequestChange(num=1, state="preempted", phase_since=MONO + 5, preemptions=1)
     state.apply(iteration(15, MONO + 5, requests=[change]), LATER + 1)
@@ -78,6 +80,5 @@ def test_wide_tables_have_it_with_its_window_in_the_title_and_it_moves_on_by_its
 
 
 def test_the_newest_cell_is_under_way_until_the_next_begins() -> None:
-    assert slot(30.0, 20) == 2
-    assert slot(30.1, 20) == 3
-    assert slot(45.0, 20) == 3
+    assert [slot(mono, 20) for mono in (12.0, 12.1, 18.0)] == [2, 3, 3]
+    assert WINDOW_S / _BY_NAME["life"].width == 6.0  # as the help says

@@ -21,7 +21,7 @@ def page(state: EngineState, num: int, width: int = 80, height: int = 40, first:
 def test_all_about_a_request_at_80() -> None:
     lines = page(scene(), 2)
     assert lines[0].startswith("A-0002 · decode · 4 blocks · 2 shared")
-    assert lines[1].startswith("last 5 min")
+    assert lines[1].startswith("last 2 min")
     assert lines[1].endswith("█")
     assert lines[2].split("  ")[-1] == "█ decode"
     assert lines[3] == "waited 200ms · prefill 100ms · decode 5.0s · ttft 400ms · class chat"
