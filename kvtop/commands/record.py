@@ -29,7 +29,7 @@ SHOWN_EVERY_S = 1.0
 def run(options: argparse.Namespace) -> int:
     found = find_engine(options.target)
     told = _Told(sys.stderr)
-    written = _Counted(_store(options, found.name, _print))
+    written = _Counted(_store(options, found.name, told.begun))
     recorder = Recorder(written, keep_text=options.with_text, tell=told.say)
     source = SocketSource(found.path, client="kvtop record", history=recorder)
     lost_for_good = False
@@ -70,7 +70,7 @@ def _record(
         if now - shown >= SHOWN_EVERY_S:
             shown = now
             state = recorder.trouble or told.link or "recording"
-            told.progress(f"{age(now - began)}, {size(written.bytes)} written; {one_line(state)}")
+            told.progress(f"{one_line(state)}: {age(now - began)}, {size(written.bytes)} written")
         time.sleep(TURN_S)
     return False
 
@@ -102,11 +102,6 @@ def _store(options: argparse.Namespace, name: str, begun: Callable[[Path], None]
     except OSError as error:
         raise UserError(f"{output}: {error.strerror}", "give another place: kvtop record -o FOLDER/") from None
     return RecordingFiles(output, name, keeping, begun=begun)
-
-
-def _print(path: Path) -> None:
-    with contextlib.suppress(OSError):  # whoever closed it does not want to know
-        print(path, flush=True)
 
 
 @dataclass
@@ -141,6 +136,12 @@ class _Told:
     def progress(self, text: str) -> None:
         if self._line.terminal:
             self._line.show(text)
+
+    def begun(self, path: Path) -> None:
+        """A file's path, on standard output."""
+        self._line.clear()  # which may be on the same terminal
+        with contextlib.suppress(OSError):  # whoever closed it does not want to know
+            print(path, flush=True)
 
     def say(self, sentence: str) -> None:
         self._line.end()
