@@ -65,6 +65,7 @@ def report_data(story: Story) -> dict[str, Any]:
         ],
         "row": ROW,
         "seconds": {name: [getattr(second, name) for second in story.seconds] for name in _columns(story)},
+        "alarms": story.alarms,
         "order": [asdict(told) for told in story.order],
         "order_left_out": story.left_out,
         "victims": [

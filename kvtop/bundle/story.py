@@ -6,14 +6,16 @@ Pure: it reads a tape and folds its frames as the screen does, so that it says w
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from kvtop.alarms import Report, Watch
+from kvtop.alarms.report import alarm_document
 from kvtop.bundle.scenes import Scene, scene
 from kvtop.protocol import AnyFrame, Event, Hello, PolicyValue, TierLevel
 from kvtop.record import Place, Tape
 from kvtop.record.summary import NOTABLE_KINDS
 from kvtop.state import EngineState, LogEntry, Marker
-from kvtop.state.moment import Fold
+from kvtop.state.moment import Fold, recorded_time
 from kvtop.views.definition import LONG_WINDOW, RATE_WINDOW
 from kvtop.views.events import event_sentence
 
@@ -114,6 +116,8 @@ class Story:
     tiers_at_end: list[TierLevel] = field(default_factory=list)
     counters_at_start: dict[str, int | float] = field(default_factory=dict)
     counters_at_end: dict[str, int | float] = field(default_factory=dict)
+    alarms: list[dict[str, Any]] = field(default_factory=list)
+    """Every check as it stood at the moment (`kvtop.alarms.report.alarm_document`), by the rules' usual thresholds."""
     rate_window: float = RATE_WINDOW
     latency_window: float = LONG_WINDOW
 
@@ -139,6 +143,9 @@ class _Telling:
         self._tape, self._first, self._moment = tape, first, moment
         self._place_run = run - 1
         self._fold = Fold()
+        self._watch = Watch()
+        self._alarms = Report()
+        self._moment_mono: float | None = None
         self._run: str | None = None
         self._runs = 0
         self._moment_wall: float | None = None
@@ -156,7 +163,7 @@ class _Telling:
         state = self._fold.state
         if isinstance(frame, Hello) and frame.engine.run != self._run:
             self._run, self._runs, self._place_run = frame.engine.run, self._runs + 1, self._place_run + 1
-        changes = self._fold.apply(frame)
+        changes = self._watch.apply(state, frame, recorded_time(self._fold.clock, frame))
         if state.seq is None or state.wall is None or not self._in_time(state):
             return
         if self._began is None:
@@ -165,7 +172,7 @@ class _Telling:
         for entry in changes.events:
             self._event(entry, state)
         if self._moment_wall is None or Place(self._place_run, state.seq) <= self._moment:
-            self._moment_wall = state.wall
+            self._moment_wall, self._alarms, self._moment_mono = state.wall, self._watch.report, state.mono
         self._figures(state)
 
     def _in_time(self, state: EngineState) -> bool:
@@ -228,6 +235,7 @@ class _Telling:
             tiers_at_end=list(state.tiers),
             counters_at_start=counters,
             counters_at_end=dict(state.counters),
+            alarms=[alarm_document(check, self._moment_mono) for check in self._alarms.checks],
         )
 
 

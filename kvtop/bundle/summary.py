@@ -65,6 +65,7 @@ def summary_document(story: Story, environment: dict[str, Any]) -> dict[str, Any
         "damage": story.damage,
         "policy_at_start": story.policy_at_start,
         "policy_at_end": story.policy_at_end,
+        "alarms": story.alarms,
         "order": [asdict(told) for told in story.order],
         "order_left_out": story.left_out,
         "preempted": [_victim(victim) for victim in story.victims],
@@ -142,12 +143,28 @@ def summary_text(story: Story) -> str:
         lines.append(f"**Not all of it is there: {_plain(what)}.**")
     if story.runs > 1:
         lines.append(f"**The engine was restarted {plural(story.runs - 1, 'time')} in it.**")
+    lines += ["", "## Alarms at the moment", "", *_alarms(story)]
     lines += ["", "## Preempted", "", *_victims(story)]
     lines += ["", "## Before and after the moment", "", *_compared(story)]
     lines += ["", "## Policies", "", *_policies(story)]
     lines += ["", "## Done", "", *_done(story)]
     lines += ["", "## In order", "", *_order(story)]
     return "\n".join(lines) + "\n"
+
+
+def _alarms(story: Story) -> list[str]:
+    firing = [alarm for alarm in story.alarms if alarm["state"] in ("firing", "ending")]
+    unchecked = [alarm for alarm in story.alarms if alarm["state"] in ("unchecked", "off")]
+    lines = []
+    for alarm in firing:
+        lines.append(f"- **{_plain(alarm['title'])}**: {_plain(alarm['evidence'])}")
+        if alarm["advice"]:
+            lines.append(f"  - to try: {_plain(alarm['advice'])}")
+    if not firing:
+        lines.append(f"Nothing was wrong by {len(story.alarms) - len(unchecked)} checks.")
+    if unchecked:
+        lines += ["", f"Not checked: {', '.join(_plain(alarm['title']) for alarm in unchecked)}."]
+    return lines
 
 
 def _victims(story: Story) -> list[str]:

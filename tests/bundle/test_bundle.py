@@ -18,6 +18,7 @@ from kvtop.cli import run
 from kvtop.errors import UserError
 from kvtop.protocol import Event, IterationFrame, RequestChange, encode
 from kvtop.record import Place, Recording
+from tests.app.live_engine import LiveEngine
 from tests.recordings.kit import Told, recording, told
 
 HOSTILE = "</script><img src=x onerror=alert(1)>|`*[x](y)\x1b[31m"
@@ -71,6 +72,26 @@ def test_it_names_who_was_preempted_most_by_whom_and_at_what_cost(
     page = json.loads(re.search(rb"const data = (\{.*\});\n", parts["report.html"]).group(1))  # type: ignore[union-attr]
     assert page["victims"][0]["request"] == most["request"]
     assert page["victims"][0]["tokens"] == most["tokens"]
+
+
+def test_it_says_which_alarms_fired_at_the_moment_and_what_was_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.app.live_engine.CLASSES", (("L", 16, 200),))  # admitted for a block or two, and grow
+    engine = LiveEngine(blocks=64, arrivals=0.3)
+    frames = [engine.hello(), engine.keyframe(), *(engine.step() for _ in range(600))]
+    tape = Recording(recording(tmp_path / "storm.kvtop", [(encode(frame), frame) for frame in frames]))
+    assert tape.end is not None
+    parts = read(write_bundle(tape, Wanted(tape.end, before=1e6), tmp_path)[0])
+    alarms = {alarm["alarm"]: alarm for alarm in json.loads(parts["summary.json"])["alarms"]}
+    storm = alarms["preemption_storm"]
+    assert storm["state"] == "firing"
+    words = parts["summary.md"].decode()
+    assert f"- **preemption storm**: {storm['evidence'][:20]}" in words
+    assert f"to try: {storm['advice'][:20]}" in words
+    fine = [alarm for alarm in alarms.values() if alarm["state"] not in ("firing", "ending")]
+    assert fine
+    assert all(f"**{alarm['title']}**" not in words for alarm in fine)
 
 
 def test_only_the_stretch_that_was_asked_for_is_in_it(tape: Recording, tmp_path: Path) -> None:
