@@ -4,6 +4,7 @@ import argparse
 
 from kvtop.commands.alarms import alarm_settings
 from kvtop.commands.preferences import preferences
+from kvtop.commands.service_level import level_of
 from kvtop.commands.settings_options import chosen
 from kvtop.commands.target import control_of, find_engine
 from kvtop.commands.tty import require_screen, restored, signals_raise
@@ -15,6 +16,7 @@ from kvtop.sources.discover import Found
 def run(options: argparse.Namespace) -> int:
     choice = chosen(options)
     alarm_settings(choice)  # what is typed wrong is wrong whatever engines there are
+    level_of(choice)
     found = found_engine(options.target, choice)
     require_screen()
 

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvtop.commands.service_level import level_of
 from kvtop.commands.tty import current_folder
 from kvtop.settings.resolve import Chosen
 from kvtop.term.charset import first_environment, speaks_utf8
@@ -38,7 +39,7 @@ def preferences(chosen: Chosen) -> "Preferences":
         alarms=alarm_settings(chosen),
         bell=settings.bell,
         on_alarm=settings.on_alarm,
-        level=_level(chosen),
+        level=level_of(chosen),
     )
 
 
@@ -52,15 +53,6 @@ def _columns(chosen: Chosen) -> tuple[str, ...]:
         return choose([name for text in chosen.settings.columns for name in text.split(",")])
     except ValueError as error:
         raise chosen.wrong("columns", str(error)) from None
-
-
-def _level(chosen: Chosen) -> dict[str, float]:
-    from kvtop.state.service_level import service_level
-
-    try:
-        return service_level(chosen.settings.slo or "")
-    except ValueError as error:
-        raise chosen.wrong("slo", str(error)) from None
 
 
 def _folder(named: str | None) -> Path:

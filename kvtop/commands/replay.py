@@ -5,6 +5,7 @@ from pathlib import Path
 
 from kvtop.commands.alarms import alarm_settings
 from kvtop.commands.preferences import preferences
+from kvtop.commands.service_level import level_of
 from kvtop.commands.settings_options import chosen
 from kvtop.commands.tty import require_screen, restored, signals_raise
 from kvtop.errors import UserError
@@ -15,6 +16,7 @@ from kvtop.record.when import WhenError, place_of
 def run(options: argparse.Namespace) -> int:
     choice = chosen(options)
     alarm_settings(choice)
+    level_of(choice)
     tape = opened(Path(options.file))
     at = None if options.at is None else place_at(options.at, tape)
     require_screen()

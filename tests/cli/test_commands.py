@@ -306,6 +306,11 @@ def test_a_snapshot_that_contradicts_itself_is_written_and_said_to(
     assert next(alarm["state"] for alarm in document["alarms"] if alarm["alarm"] == "ledger_violation") == "firing"
 
 
+def test_a_service_level_that_is_none_is_refused_before_an_engine_is_looked_for(folder: Path) -> None:
+    says = "tpt=0.1 is not NAME=SECONDS with one of ttft, tpot, queue, latency"
+    assert_one_line(kvtop(folder, "attach", "nobody", "--slo", "ttft=1,tpt=0.1"), 2, says)
+
+
 @pytest.mark.parametrize(
     ("value", "says"),
     [
