@@ -12,7 +12,7 @@ MAX_WAITING = 64 << 20
 """Bytes of lines that wait for the disk; what comes beyond is left out, and marked by a gap."""
 
 
-ENTRY_MOST_S = 150.0
+ENTRY_MOST_S = 180.0
 """Seconds between two keyframes at most: with a hundred thousand cached blocks each takes more than a megabyte in the file."""
 
 ENTRY_BYTES = 64 << 20

@@ -138,7 +138,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--blocks", type=int, default=100_000)
     parser.add_argument("--running", type=int, default=64)
-    parser.add_argument("--seconds", type=float, default=300.0, help="of the engine's clock, for each part")
+    parser.add_argument("--seconds", type=float, default=360.0, help="of the engine's clock, for each part")
     given = parser.parse_args()
     found: dict[str, float] = {}
     load = Load(given.blocks, given.running)
