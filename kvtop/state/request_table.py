@@ -3,6 +3,7 @@
 import copy
 from collections import Counter
 from collections.abc import Callable, Collection
+from math import isfinite
 
 from kvtop.protocol import RequestChange
 from kvtop.state.journal import Journal
@@ -79,13 +80,14 @@ class RequestTable(dict[int, RequestRow]):
         """The clock that dates phases has jumped so far: they begin by so much later, and last as long as before."""
         for num, row in list(self.items()):
             mine = self._mine(row)
-            mine.apply(
+            since = None if row.phase_since is None else row.phase_since + seconds
+            # Dates beyond all numbers stay as they are: they meant nothing before.
+            change = (
                 RequestChange(num=num)
-                if row.phase_since is None
-                else RequestChange(num=num, phase_since=row.phase_since + seconds),
-                None,
-                lambda _: None,
+                if since is None or not isfinite(since)
+                else RequestChange(num=num, phase_since=since)
             )
+            mine.apply(change, None, lambda _: None)
             mine.life = moved(mine.life, seconds)
             self._note(num)
 
