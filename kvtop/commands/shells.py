@@ -17,8 +17,9 @@ _ABOUT: Final = "# Completion of kvtop for {shell}, printed by: kvtop completion
 
 
 def _quoted(text: str) -> str:
-    """``text`` as one word of any of the three shells: nothing in single quotes is expanded."""
-    return "'" + re.sub(r"[^ -~]|'", " ", text) + "'"
+    """``text`` as one word of fish, where nothing in single quotes is expanded; of any shell where it has no quotes itself."""
+    plain = re.sub(r"[^ -~]", " ", text).replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{plain}'"
 
 
 def _flags_with_values(command: Command) -> dict[str, Argument]:

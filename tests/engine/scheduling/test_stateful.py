@@ -21,9 +21,12 @@ COMMON = settings(
     stateful_step_count=50,
 )
 
+ENOUGH = 60
+"""Examples: within so many each planted fault is found. Most are within a dozen, but that differs with every change of the
+machine; the rarest took 54."""
 
-# Every planted fault below is found by the eleventh example.
-@pytest.mark.parametrize("examples", [40, pytest.param(1000, marks=pytest.mark.slow)])
+
+@pytest.mark.parametrize("examples", [ENOUGH, pytest.param(400, marks=pytest.mark.slow)])
 def test_books_agree_after_every_operation(examples: int) -> None:
     run_state_machine_as_test(SchedulerMachine, settings=settings(COMMON, max_examples=examples))
 
@@ -37,7 +40,7 @@ def by_audit(scheduler: Scheduler) -> list[str]:
     return _AUDITS[scheduler].round()
 
 
-@pytest.mark.parametrize("examples", [12, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [25, pytest.param(100, marks=pytest.mark.slow)])
 def test_an_audit_gives_no_false_alarm(examples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scheduler, "ledger_violations", by_audit)
     run_state_machine_as_test(SchedulerMachine, settings=settings(COMMON, max_examples=examples))
@@ -52,6 +55,6 @@ def test_a_planted_fault_is_found_by_audits(fault: str, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_found(fault: str) -> None:
-    searching = settings(COMMON, max_examples=60, phases=[Phase.generate], report_multiple_bugs=False)
+    searching = settings(COMMON, max_examples=ENOUGH, phases=[Phase.generate], report_multiple_bugs=False)
     with FAULTS[fault](), pytest.raises((AssertionError, PoolError, FreeListError, KeyError)):
         run_state_machine_as_test(SchedulerMachine, settings=searching)
