@@ -3,7 +3,8 @@
 Mixed load over HTTP (samples, beams, kept prompts, tenants, conversations, bursts), clients that vanish in mid-stream or say
 half a request, every kind of command and every policy axis in turn (`tests.perf.soak_commands`), viewers that come, stall and
 go, and somebody who scrapes. At the end nothing may be left: no request, no block in use, held below or pinned, no file, socket,
-task, thread or child, no memory. What fills up to a bound is filled before anything is counted: the log of events.
+task, thread or child, no memory. What fills up to a bound is filled before anything is counted, or soon: the log of events, the
+flight recorder, which keeps a minute here.
 
 Bounds: resident memory in the last quarter at most 5 % above the second; what the process holds at rest no more than at rest
 before (`tests.perf.soak_held`); the ledger clean; one viewer that stays all the time never cut off; every kind of command done
@@ -40,6 +41,7 @@ from kvtop.mixes import MIXES, Scale
 from kvtop.protocol import Abort, Command, Reply
 from kvtop.protocol.codec import encode
 from kvtop.publish.controller import MAX_WAITING
+from kvtop.publish.dumps import KEPT as DUMPS_KEPT
 from kvtop.publish.ring import EVENT_LOG
 from kvtop.sources.connect import Conversation
 from kvtop.sources.control import ControlClient, ControlError
@@ -253,7 +255,7 @@ class Found:
     rest: dict[str, Any]
 
 
-def judged(soak: Soak, found: Found, end: int | None, left: list[str], said: str, seconds: float) -> list[tuple[str, str, bool]]:  # fmt: skip
+def judged(soak: Soak, found: Found, end: int | None, left: list[str], dumps: int, said: str, seconds: float) -> list[tuple[str, str, bool]]:  # fmt: skip
     """What was looked at, what was found, and whether it is as it should be."""
     rss, rest, before, more = soak.seen.rss, found.rest, found.before, found.more
     quarter = max(1, len(rss) // 4)
@@ -287,6 +289,7 @@ def judged(soak: Soak, found: Found, end: int | None, left: list[str], said: str
          all(soak.seen.counts[each] for each in ("answered", "viewers", "clients that vanished", "scrapes"))),
         ("nothing failed", f"{soak.seen.failures.total()} failures", not soak.seen.failures),
         ("exit code", str(end), end == 0),
+        ("files of the flight recorder", f"{dumps}, and {DUMPS_KEPT} are kept", dumps <= DUMPS_KEPT),
         ("files left", ", ".join(left) or "none", not left),
         ("said beside its reports", said[-2000:] or "nothing", not said),
     ]  # fmt: skip
@@ -336,9 +339,9 @@ def main() -> int:
         log = Path(name, "log")
         child = EngineChild(
             ["--parent-stdin", "--ready-json", "--model", options.model, "--name", "soak", "--http", "127.0.0.1:0", *POOL,
-             "--disk-path", str(scratch / "soak.kv"), "--set", "preempt_action=swap", "--set", "offload=on_evict"],
+             "--flight-minutes", "1", "--disk-path", str(scratch / "soak.kv"), "--set", "preempt_action=swap", "--set", "offload=on_evict"],
             log,
-            {"TMPDIR": str(scratch)},
+            {"TMPDIR": str(scratch), "XDG_STATE_HOME": str(Path(name, "state"))},
         )  # fmt: skip
         try:
             child.start()
@@ -350,6 +353,7 @@ def main() -> int:
         finally:
             said = log.read_text(errors="replace")
             end = child.stop()
+        dumps = sum(path.is_file() for path in Path(name, "state").rglob("*"))
         left = sorted(str(path.relative_to(name)) for each in (sockets, scratch) for path in each.rglob("*"))
     for what, count in sorted(soak.seen.counts.items()):
         print(f"{count:>10}  {what}")
@@ -360,7 +364,9 @@ def main() -> int:
         print(f"{count:>10}  failed: {what}")
     tenths = [statistics.median(part) / 2**20 for part in _parts(soak.seen.rss, 20)]
     print(f"{'':>10}  resident memory by twentieths, MiB: {' '.join(f'{part:.1f}' for part in tenths)}")
-    lines = judged(soak, found, end, left, said, options.minutes * 60)
+    # Files of the recorder are said to its log.
+    said = "\n".join(line for line in said.splitlines() if "the flight recorder was written (" not in line)
+    lines = judged(soak, found, end, left, dumps, said, options.minutes * 60)
     for what, value, fine in lines:
         print(f"{'ok' if fine else 'FAILED':>10}  {what}: {value}")
     return 0 if all(fine for _, _, fine in lines) else 1

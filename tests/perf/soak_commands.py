@@ -9,6 +9,7 @@ from kvtop.protocol import (
     Abort,
     Command,
     Compact,
+    Dump,
     Pause,
     Pin,
     PolicyAxis,
@@ -94,7 +95,7 @@ class Deck:
             "compact a range",
         )
         self.kinds: Collection[str] = (
-            *plain, "reset_prefix_cache", "keyframe", *(f"set_policy {name}" for name in self._axes)
+            *plain, "reset_prefix_cache", "keyframe", "dump", *(f"set_policy {name}" for name in self._axes)
         )  # fmt: skip
 
     def draw(self, sight: Sight) -> tuple[str, Command] | None:
@@ -153,11 +154,12 @@ class Deck:
         if kind == "compact a range":
             first = draw.randrange(WHOLE_POOL // 2)
             return Compact(id=name, first=first, end=first + WHOLE_POOL // 4)
-        simple = {
+        simple: dict[str, type[Command]] = {
             "pause": Pause,
             "compact": Compact,
             "reset_prefix_cache": ResetPrefixCache,
             "keyframe": RequestKeyframe,
+            "dump": Dump,
         }
         return simple[kind](id=name)
 
