@@ -5,7 +5,7 @@ from functools import partial
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
-from kvtop.app.keys import EVERYWHERE_NAME
+from kvtop.app.keys import COLOURS, EVERYWHERE_NAME
 from kvtop.term.keys import Action
 from panels.dialogs.alarms_screen import ALARMS
 from panels.dialogs.pager import PAGER
@@ -27,6 +27,8 @@ class ActionProvider(Provider):
                 if action.name != "command_palette":
                     where = "" if place == EVERYWHERE_NAME else f"{place}: "
                     yield place, action, f"{where}{action.help}  ({action.shown})"
+        for action in COLOURS:
+            yield EVERYWHERE_NAME, action, action.help
 
     async def discover(self) -> Hits:
         for place, action, text in self._listed():

@@ -20,7 +20,7 @@ from kvtop.app.dashboard import AnyPanel, Dashboard
 from kvtop.app.dialogs import compact_form, pause_form, policy_form, request_form, reset_form
 from kvtop.app.feed import Feed
 from kvtop.app.keymap import DEFAULT, Keymap, shown
-from kvtop.app.keys import EVERYWHERE_NAME, SCREEN_ACTIONS
+from kvtop.app.keys import COLOURS, EVERYWHERE_NAME, SCREEN_ACTIONS
 from kvtop.app.notes import Notes
 from kvtop.app.pages import numbers_page, request_page
 from kvtop.app.snapshots import SnapshotWriter
@@ -274,7 +274,10 @@ class EngineScreen(TimeKeys, Screen[None]):
     def _mark_selected(self) -> None:
         num = self.requests.view.selected
         row = self.feed.shown.request(num) if num is not None else None
-        self.map.select(None if row is None else row.table or self.feed.shown.held_below(row.num))
+        if row is None:
+            self.map.select(None)
+        else:
+            self.map.select(row.table or self.feed.shown.held_below(row.num), row.name)
 
     def _redraw_all(self) -> None:
         """Everything anew from what is shown now: after a hold, a release, a covering screen."""
@@ -305,6 +308,10 @@ class EngineScreen(TimeKeys, Screen[None]):
         self.requests.select(message.num)
         # At once: the next keys are meant for it.
         self._go_to(self.requests)
+
+    def on_block_map_panel_follow_wanted(self, message: BlockMapPanel.FollowWanted) -> None:
+        self.requests.select(message.num)
+        self._mark_selected()
 
     def on_requests_panel_selected(self, _message: RequestsPanel.Selected) -> None:
         self._mark_selected()
@@ -459,11 +466,14 @@ class EngineScreen(TimeKeys, Screen[None]):
                 self.say(reason, "warning")
                 return
             self._go_to(panel)
-        own: DOMNode = self if action.name in {own.name for own in SCREEN_ACTIONS} else self.app
+        own: DOMNode = self if action.name in {own.name for own in (*SCREEN_ACTIONS, *COLOURS)} else self.app
         await self.app.run_action(action.name, panel or own)
 
     def action_colour(self) -> None:
         self.map.action_colour()
+
+    def action_colour_by(self, mode: str) -> None:
+        self.map.colour_by(mode)
 
     def action_next_tier(self) -> None:
         if self.map.next_tier():

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from kvtop.app.time_keys import TIME
 from kvtop.term.keys import Action, Section
+from kvtop.views.cells import MODES
 from panels.dialogs.alarms_screen import ALARM_ACTIONS, ALARMS
 from panels.dialogs.dialog import DIALOG_ACTIONS
 from panels.dialogs.pager import PAGER, PAGER_ACTIONS
@@ -43,7 +44,7 @@ EVERYWHERE: tuple[Action, ...] = (
     ),
     Action("copy", ("y",), "y", "copy the selected request's id, the block under the cursor, or the panel's text"),
     Action("bundle", ("S",), "S", "write an incident bundle of the minutes around what is shown, in the same place"),
-    Action("colour", ("c",), "c", "colour the map by state, owner, recency, sharing", footer="colour"),
+    Action("colour", ("c",), "c", f"colour the map by the next of {', '.join(MODES)}", footer="colour"),
     Action(
         "filter", ("slash",), "/", "show only some requests: chat, state:waiting, prompt>4k, wait>5s", footer="filter"
     ),
@@ -67,6 +68,11 @@ EVERYWHERE: tuple[Action, ...] = (
     Action("suspend_process", ("ctrl+z",), "ctrl+z", "back to the shell; fg brings the screen back"),
     Action("redraw", ("ctrl+l",), "ctrl+l", "draw the whole screen anew"),
 )
+
+COLOURS: tuple[Action, ...] = tuple(
+    Action(f"colour_by('{mode}')", (), "", f"colour the map by {mode}") for mode in MODES
+)
+"""Without keys: for the palette, where any is chosen directly."""
 
 _OF_APP = ("quit", "command_palette", "focus_next", "focus_previous", "suspend_process", "redraw")
 """What the app does itself, whatever screen it shows."""

@@ -29,12 +29,16 @@ STRONG_CONTRAST = 7.0
 """The same where contrast is to be high."""
 
 
+_FLASH: _Roles = {Role.FLASH0: Look(attrs=("1",)), Role.FLASH0 + 1: Look(attrs=("1", "7"))}
+"""In the terminal's own ink: of all the brightest on its paper."""
+
+
 def _coloured(colours: Colours) -> _Roles:
     roles = dict(colours.named)
     ramps = ((Role.OWNER0, colours.owners), (Role.HEAT0, colours.heat), (Role.SHARE0, colours.share))
     for first, looks in ramps:
         roles.update({first + i: look for i, look in enumerate(looks)})
-    return roles
+    return roles | _FLASH
 
 
 def _mono() -> _Roles:
@@ -54,12 +58,12 @@ def _mono() -> _Roles:
         roles[Role.OWNER0 + i] = (PLAIN, bold)[i % 2]
     for i in range(HEAT_STEPS):
         roles[Role.HEAT0 + i] = roles[Role.SHARE0 + i] = (PLAIN, bold)[i * 2 // HEAT_STEPS]
-    return roles
+    return roles | _FLASH
 
 
 def _lit(role: int, look: Look, colours: Colours, least: float) -> Look:
     """A map cell is inked on its own colour; text keeps its colour on a bar where that can be read."""
-    if role < Role.STATE0:
+    if role < Role.STATE0 or not look.fg:
         readable = look.fg and worst_contrast(look.fg, colours.bar) >= least
         return Look(look.fg if readable else colours.bright, colours.bar, look.attrs)
     ground = look.fg.replace("38;", "48;", 1) if ";" in look.fg else str(int(look.fg) % 10 + 40)

@@ -10,7 +10,7 @@ from kvtop.views.rows import Row
 @dataclass(frozen=True)
 class Glyphs:
     """``states`` follow `kvtop.views.block_states.STATES`; ``heat`` goes from oldest to newest, ``ramp`` from nothing to the
-    most; ``braille``: whether there are its dots. ``plain`` replaces what the set
+    most, ``fill`` from nothing to all in eight steps; ``braille``: whether there are its dots. ``plain`` replaces what the set
     lacks, and marks it as one for terminals with nothing but ASCII.
 
     Every glyph is one cell wide. Owners are letters and reference counts digits in every set.
@@ -22,6 +22,7 @@ class Glyphs:
     heat: str
     cursor: str
     ramp: str = "._-:=+*#@"
+    fill: str = "012345678"
     braille: bool = False
     solid: str = ""
     chosen: str = ""
@@ -47,6 +48,7 @@ UNICODE = Glyphs(
     unknown=UNKNOWN.glyph,
     heat="▁▂▃▄▅▆▇█",
     ramp="_▁▂▃▄▅▆▇█",
+    fill="_▁▂▃▄▅▆▇█",
     braille=True,
     cursor="▸",
     solid="█",

@@ -181,6 +181,32 @@ MAP = Section(
     (
         Term("cell", "one block, or the blocks the title says; a cell of several shows what most of them are"),
         Term("fill", "tokens written to the block, of the tokens it can hold"),
+        Term(
+            "held slots written",
+            "of the tokens that blocks in block tables have room for, those written; of a shared block once (device; a large "
+            "pool is looked at once a second, or every few seconds)",
+        ),
+        Term(
+            "unwritten in last blocks, tail",
+            "tokens that the last blocks of all block tables have room for beyond what is written, and their share of the "
+            "slots held: what paging wastes",
+        ),
+        Term(
+            "longest run",
+            "of the blocks that are free or cached, the most with consecutive numbers. Paging needs no such runs: a request "
+            "takes blocks wherever they are, so this tells how scattered they lie and limits nothing",
+        ),
+        Term(
+            "in flight",
+            "blocks being copied between tiers now. Of the device's, those in a block table are being read in for it; of the "
+            "others nothing tells whether they go out or come ahead of need. A lower tier tells for whom it holds one",
+        ),
+        Term(
+            "family",
+            "requests whose block tables begin with the same block, or with blocks of the same hash: they share a prefix. "
+            "Unknown where a table has given its first block up, and of cached blocks, whose hash does not tell where its "
+            "prefix began",
+        ),
         Term("refs", "block tables that hold the block"),
         Term("hash", "its key in the prefix cache; a block with a hash outlives its owner"),
         Term("age", "time since the block was last allocated, written, shared or released"),

@@ -35,6 +35,7 @@ class Role(IntEnum):
     OWNER0 = 32  # … OWNER0 + OWNERS - 1
     HEAT0 = 48  # … HEAT0 + HEAT_STEPS - 1, oldest first
     SHARE0 = 64  # … SHARE0 + HEAT_STEPS - 1, fewest references first
+    FLASH0 = 80  # … FLASH0 + 1: a cell that changed just now, the brightest last
 
 
 class Row(NamedTuple):

@@ -6,6 +6,7 @@ from kvtop.protocol import Hello
 from kvtop.term.keys import Section
 from kvtop.views import format
 from kvtop.views.block_states import ALL, role_of
+from kvtop.views.cells import FILL_STEPS, fill_role
 from kvtop.views.definition import sent_meaning
 from kvtop.views.glyphs import Glyphs
 from kvtop.views.memory import shares
@@ -47,6 +48,12 @@ def _glyph_rows(width: int, glyphs: Glyphs) -> list[Row]:
         rows += _entry(f"{glyph} {state.name}", state.meaning, width, TERM_COLUMN, role_of(state.name))
     rows += _entry("A … Z", f"by owner: a letter for each request, {OWNERS} colours", width, TERM_COLUMN, Role.OWNER0)
     rows += _entry("1 … 9 +", "by sharing: how many block tables hold the block", width, TERM_COLUMN, Role.SHARE0 + 3)
+    steps = f"{glyphs.fill[0]} … {glyphs.fill[-1]}"
+    rows += _entry(steps, "by fill: nothing written … all of the block", width, TERM_COLUMN, fill_role(FILL_STEPS))
+    rows += _entry("D H …", "by tier, all of them at once: a letter of its name", width, TERM_COLUMN, Role.OWNER0)
+    rows += _entry("0 1 …", "by group: which KV group the block belongs to", width, TERM_COLUMN, Role.OWNER0 + 1)
+    meaning = "by prefix: a letter for each family of requests, a capital where it has several"
+    rows += _entry("a … Z", meaning, width, TERM_COLUMN, Role.OWNER0 + 2)
     return rows + _entry(
         f"{glyphs.heat[0]} … {glyphs.heat[-1]}",
         "by recency: long ago … just now",

@@ -6,7 +6,9 @@ from textual.command import CommandPalette
 from textual.containers import VerticalScroll
 
 from kvtop.state import EngineState
+from kvtop.views.cells import MODES
 from kvtop.views.format import ends
+from kvtop.views.rows import HIGHLIGHT, Role
 from panels.dialogs.alarms_screen import AlarmsScreen
 from panels.dialogs.dialog import Dialog
 from panels.dialogs.help_screen import HelpScreen
@@ -132,10 +134,10 @@ async def _snapshot(b: Bench, key: str) -> None:
 
 async def _colour(b: Bench, key: str) -> None:
     seen = []
-    for _ in range(4):
+    for _ in MODES:
         seen.append(b.text("map").splitlines()[0].split("by ")[1].split()[0])
         await b.press(key)
-    assert seen == ["state", "owner", "recency", "sharing"]
+    assert seen == [*MODES]
     assert "by state" in b.text("map")
 
 
@@ -235,6 +237,85 @@ def _cursor_goes(start: tuple[str, ...], end: Callable[[int, int], int]) -> Chec
         assert f"block {block} " in b.text("map")
 
     return check
+
+
+async def _zoom_in(b: Bench, key: str) -> None:
+    await b.press("1")
+    shown = b.screen.map.map
+    before = len(shown.in_sight), shown.zoom.columns
+    await b.press(key)
+    assert shown.zoom.columns > before[1]
+    assert len(shown.in_sight) < before[0]
+    first, last = shown.in_sight.start, shown.in_sight.stop - 1
+    assert f" {first}–{last} " in b.text("map")
+
+
+def _out(key_before: tuple[str, ...]) -> Check:
+    async def check(b: Bench, key: str) -> None:
+        await b.press("1", *key_before, key)
+        assert len(b.screen.map.map.in_sight) == 240
+        await b.press(key)
+        assert "this is the whole pool" in b.text("footer")
+
+    return check
+
+
+def _pages(start: tuple[str, ...], line: Callable[[int, int], int]) -> Check:
+    """``line(height, lines)`` is the row of the whole map that the cursor is in after the key."""
+
+    async def check(b: Bench, key: str) -> None:
+        await b.press("1", "plus", "plus", *start, key)
+        shown = b.screen.map.map
+        assert shown.lines > shown.height
+        assert shown.cursor_line == line(shown.height, shown.lines)
+        assert shown.cursor in shown.in_sight
+
+    return check
+
+
+async def _find(b: Bench, key: str) -> None:
+    await b.press("1", "plus", "plus", key, *"999", "enter")
+    assert "there is no block 999: they go from 0 to 239" in b.text("footer")
+    await b.press("ctrl+u", *"0xc8", "enter")
+    assert b.screen.map.map.cursor == 200
+    assert 200 in b.screen.map.map.in_sight
+    assert "block 200 " in b.text("map")
+    assert b.app.focused is b.screen.map
+
+
+async def _follow(b: Bench, key: str) -> None:
+    await b.press("2", "escape", "1", key)
+    assert "choose a block that a request owns" in b.text("footer")
+    row = (_state(b).requests or {})[int(max(_state(b).blocks.owner))]  # type: ignore[union-attr]
+    b.screen.map.map.set_cursor(row.table[-1])
+    await b.press("plus", "plus", key)
+    assert b.screen.requests.view.selected == row.num
+    assert b.app.focused is b.screen.map
+    assert f"follows {row.name}" in b.text("map")
+    assert row.table[-1] in b.screen.map.map.in_sight
+    await b.press(key)
+    assert "follows" not in b.text("map")
+
+
+async def _flash(b: Bench, key: str) -> None:
+    def bright() -> int:
+        flashing = (Role.FLASH0, Role.FLASH0 + 1)
+        return sum(role & ~HIGHLIGHT in flashing for row in b.screen.map.rows for role in row.roles)
+
+    async def seen() -> bool:
+        for _ in range(60):
+            await b.iterate()
+            if bright():
+                return True
+        return False
+
+    assert await seen()
+    await b.press("1", key)
+    assert not await seen()
+    await b.press(key)
+    assert await seen()
+    await b.tick(1.0)
+    assert not bright()
 
 
 async def _owner(b: Bench, key: str) -> None:
@@ -475,6 +556,14 @@ CHECKS: dict[tuple[str, str], Check] = {
     ("block map", "top"): _cursor_goes(("l", "l"), lambda w, n: 0),
     ("block map", "bottom"): _cursor_goes(("g",), lambda w, n: n - 1),
     ("block map", "open"): _owner,
+    ("block map", "zoom_in"): _zoom_in,
+    ("block map", "zoom_out"): _out(("plus",)),
+    ("block map", "whole"): _out(("plus", "plus")),
+    ("block map", "page_down"): _pages((), lambda h, n: h),
+    ("block map", "page_up"): _pages(("G",), lambda h, n: n - 1 - h),
+    ("block map", "find"): _find,
+    ("block map", "follow"): _follow,
+    ("block map", "flash"): _flash,
     ("requests", "open"): _table,
     ("requests", "sort"): _sort,
     ("requests", "reverse"): _reverse,

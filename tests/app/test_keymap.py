@@ -154,6 +154,7 @@ OTHERS = {
     "events.page-down": "pagedown",
     "queue.page-down": "pagedown",
     "block-map.left": "f6",
+    "block-map.page-down": "pagedown",
     "dialogs.next": "f7",
     "dialogs.back": "f8",
     "dialogs.up": "f10",

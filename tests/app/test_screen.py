@@ -28,7 +28,7 @@ async def test_first_screen_answers_whether_memory_is_the_limit(tmp_path: Path) 
         verdict = b.text("queue").splitlines()[1]
         assert engine.waiting[0].id in verdict
         assert "waits: needs" in verdict
-        assert "1 cell = 1 block" in b.text("map")
+        assert "1/cell" in b.text("map")
         assert any(r.id in b.text("requests") for r in engine.running)
         assert "preempt" in b.text("events")
 

@@ -4,7 +4,7 @@ import pytest
 
 from kvtop.app.keys import SECTIONS
 from kvtop.views.answer import Answer, outcome
-from kvtop.views.block_states import STATES, role_of
+from kvtop.views.block_states import STATES
 from kvtop.views.columns import COLUMNS
 from kvtop.views.glyphs import ASCII, UNICODE, Glyphs
 from kvtop.views.numbers import SECTIONS as NUMBERS
@@ -12,7 +12,6 @@ from kvtop.views.rows import HIGHLIGHT, Role, Row
 from panels.dialogs.help_text import help_rows
 from panels.dialogs.wrapping import wrapped
 from panels.panel import title_row, with_rule
-from panels.zoom import ZOOMS
 from tests.app.live_engine import LiveEngine
 
 
@@ -30,16 +29,6 @@ def test_long_gaps_become_a_rule_and_short_ones_stay() -> None:
     assert row.text == "a  b ────── c"
     assert row.roles[5] == Role.BORDER
     assert len(row.roles) == len(row.text)
-
-
-@pytest.mark.parametrize("zoom", ZOOMS)
-def test_a_zoomed_row_keeps_every_block_in_order(zoom: object) -> None:
-    row = Row("ab", bytes((role_of("active"), role_of("free"))))
-    wide = zoom.widen(row)  # type: ignore[attr-defined]
-    assert len(wide.text) == len(wide.roles)
-    assert "".join(dict.fromkeys(wide.text.replace(" ", ""))) == "ab"
-    for glyph, role in zip(wide.text, wide.roles, strict=True):
-        assert role == {"a": role_of("active"), "b": role_of("free"), " ": Role.TEXT}[glyph]
 
 
 def test_wrapping_loses_no_word_and_no_width() -> None:

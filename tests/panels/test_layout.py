@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvtop.views.zoom import ZOOMS, fitting
 from panels.block_map import frame_rows
 from panels.layout import MIN_HEIGHT, MIN_WIDTH, ROOM_FOR_ALL, WIDE, Area, Need, Room, Tile, plan, share, too_small
 from panels.panel import TitledPanel
 from panels.registry import PANELS
 from panels.scheduler import FROM_HEIGHT
-from panels.zoom import ZOOMS, fitting
 
 FULL_ONLY = {"latency", "policies"}
 """Panels that have no place beside others."""

@@ -188,7 +188,7 @@ def test_without_colour_there_is_no_colour_code() -> None:
 def test_only_highlights_paint_the_background(depth: ColourDepth, paper: Paper, strong: bool) -> None:
     palette = Palette(depth, paper, strong)
     for byte in range(HIGHLIGHT):
-        assert palette.looks[byte].leaves_blanks_alone or byte == role_of("pinned") or byte == Role.BAD, byte
+        assert palette.looks[byte].leaves_blanks_alone or byte in (role_of("pinned"), Role.BAD, Role.FLASH0 + 1), byte
         assert not palette.looks[byte].bg
         lit = palette.looks[byte | HIGHLIGHT]
         assert lit.bg or "7" in lit.attrs, byte

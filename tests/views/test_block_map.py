@@ -10,7 +10,6 @@ from kvtop.views.block_map import BlockMap
 from kvtop.views.block_states import ALL, role_of
 from kvtop.views.cells import MODES
 from kvtop.views.glyphs import ASCII, UNICODE, Glyphs
-from kvtop.views.legend import legend_rows
 from kvtop.views.rows import HIGHLIGHT, Role, Row
 from tests.state.model import ToyEngine
 from tests.state.test_tiers import frame, two_tiers
@@ -210,19 +209,6 @@ def test_every_state_and_step_has_its_own_shape(glyphs: Glyphs) -> None:
     assert len(set(glyphs.heat)) == 8
     if glyphs is ASCII:
         assert (glyphs.states + glyphs.heat + glyphs.unknown + glyphs.cursor).isascii()
-
-
-@pytest.mark.parametrize(
-    ("mode", "says"),
-    [("state", "▓ shared"), ("owner", "its shared blocks"), ("recency", "under 0.5s"), ("sharing", "references 123")],
-)
-def test_the_legend_explains_the_mode(mode: str, says: str) -> None:
-    blockmap = drawn(scene(), 16, 1, mode)
-    for width in (40, 80, 200):
-        rows = legend_rows(blockmap, width)
-        assert says in check_rows(rows, width, 1) or width == 40
-        assert "4" in rows[0].text
-    assert check_rows(legend_rows(drawn(gauges_only(), 10, 1), 40), 40, 1).strip() == ""
 
 
 shapes = st.tuples(st.integers(1, 12), st.integers(1, 5))

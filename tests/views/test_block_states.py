@@ -9,7 +9,7 @@ from kvtop.state.ledger import check
 from kvtop.views.block_map import BlockMap
 from kvtop.views.block_states import ALL, STATES, UNKNOWN_ROLE, in_bar, role_of, state_of, taken, used
 from kvtop.views.capacity import capacity_rows
-from kvtop.views.legend import legend_rows
+from kvtop.views.legend import legend_entries, legend_rows
 from kvtop.views.rows import Role
 from tests.views.scene import hello, scene
 
@@ -59,7 +59,7 @@ def test_a_state_of_a_newer_engine_is_shown_under_its_own_name_and_not_taken_for
     assert "of_tomorrow 8" in numbers.text
     blockmap = BlockMap(state)
     blockmap.layout(64, 16, 4)
-    assert "? of_tomorrow" in legend_rows(blockmap, 80)[0].text
+    assert "? of_tomorrow" in legend_rows(legend_entries(blockmap), 80)[0].text
     assert state_of("of_tomorrow").name == "unknown"
     assert check(state) == []
 

@@ -14,7 +14,7 @@ from kvtop.views.events import event_rows
 from kvtop.views.glyphs import ASCII, UNICODE, Glyphs
 from kvtop.views.header import header_rows
 from kvtop.views.latency import latency_rows
-from kvtop.views.legend import legend_rows
+from kvtop.views.legend import legend_entries, legend_rows
 from kvtop.views.policy_effects import policy_rows
 from kvtop.views.queue import queue_rows, queue_title
 from kvtop.views.request_detail import request_detail_rows
@@ -58,7 +58,7 @@ def everything(state: EngineState, width: int, glyphs: Glyphs) -> list[Row]:
         *header_rows(state, LATER, width, glyphs),
         *capacity_rows(state, width, glyphs),
         *blockmap.rows(),
-        *legend_rows(blockmap, width, glyphs),
+        *legend_rows(legend_entries(blockmap, glyphs), width, glyphs),
         *request_rows(state, view, width, 6, LATER, glyphs),
         *queue_rows(state, width, 5, LATER, glyphs),
         *event_rows(state, width, 5, glyphs),

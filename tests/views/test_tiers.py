@@ -13,7 +13,7 @@ from kvtop.views.capacity import capacity_rows
 from kvtop.views.events import event_sentence
 from kvtop.views.glyphs import ASCII
 from kvtop.views.header import header_rows
-from kvtop.views.legend import legend_rows
+from kvtop.views.legend import legend_entries, legend_rows
 from kvtop.views.queue import queue_rows
 from kvtop.views.requests import RequestsView, request_rows, requests_title
 from kvtop.views.tiers import has_tiers, table_height, tier_rows, tiers_title
@@ -157,7 +157,7 @@ def test_the_legend_of_a_lower_tier_names_what_occurs_there() -> None:
     shown.next_tier()
     shown.next_tier()
     shown.layout(len(shown.shown), 4, 3)
-    legend = check_rows(legend_rows(shown, 80), 80, 1)
+    legend = check_rows(legend_rows(legend_entries(shown), 80), 80, 1)
     assert "◇ reserved" in legend
     assert "active" not in legend
 
