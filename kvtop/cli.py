@@ -264,6 +264,59 @@ def _add_bundle(commands: "argparse._SubParsersAction[_Parser]") -> None:
     bundle.add_argument("--no-svg", action="store_true", help="without a picture of the screen")
 
 
+def _add_export(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    export = commands.add_parser(
+        "export",
+        help="write a recording in the format of another program",
+        description="Write a recording, or the one in a bundle, in the format of another program. csv, parquet: a row a "
+        "second; json: seconds and events, one document a line; openmetrics: series with timestamps; perfetto: a trace "
+        "(ui.perfetto.dev, chrome://tracing); svg: the screen at a moment. No prompts, no generated text. docs/export.md "
+        "has the columns.",
+        epilog=EXIT_CODES,
+        allow_abbrev=False,
+    )
+    export.add_argument("file", metavar="FILE", help="a recording, or a bundle")
+    export.add_argument(
+        "--to",
+        required=True,
+        choices=("csv", "json", "parquet", "openmetrics", "perfetto", "svg"),
+        help="the format; parquet needs pyarrow",
+    )
+    export.add_argument(
+        "-o",
+        "--output",
+        default="-",
+        metavar="FILE|-",
+        help="file to create, or a folder for it; - is standard output (the default)",
+    )
+    export.add_argument(
+        "--from", dest="first", metavar="WHEN", help="begin there, as in kvtop replay (default: its start)"
+    )
+    export.add_argument("--to-moment", dest="last", metavar="WHEN", help="end there (default: its end)")
+    export.add_argument(
+        "--at", metavar="WHEN", help="svg: the moment (default: of a bundle the one it is about, else the end)"
+    )
+    export.add_argument(
+        "--size", type=_size, default=(120, 40), metavar="CxR", help="svg: columns x rows (default: 120x40)"
+    )
+
+
+def _add_diff(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    diff = commands.add_parser(
+        "diff",
+        help="show what differs between two snapshots, bundles, or moments of recordings",
+        description="Show what differs between two moments: policies, who was preempted, blocks, levels, what was done, "
+        "requests. Each is a snapshot, a bundle (at its moment), or a recording (at its end); FILE@WHEN is another moment.",
+        epilog="exit codes: 0 told, whether anything differs or nothing, 1 one of them cannot be read, 2 wrong usage",
+        allow_abbrev=False,
+    )
+    diff.add_argument(
+        "a", metavar="FILE[@WHEN]", help="the one before; WHEN as in kvtop replay: 14:03:59, -90, it:1234"
+    )
+    diff.add_argument("b", metavar="FILE[@WHEN]", help="the one after")
+    _json_option(diff)
+
+
 def _add_config(commands: "argparse._SubParsersAction[_Parser]") -> None:
     config = commands.add_parser(
         "config",
@@ -326,6 +379,8 @@ def build_parser() -> argparse.ArgumentParser:
     _add_record(commands)
     _add_replay(commands)
     _add_bundle(commands)
+    _add_export(commands)
+    _add_diff(commands)
     _add_config(commands)
 
     completion = commands.add_parser(

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from kvtop.bundle.cut import cut
-from kvtop.bundle.openmetrics import openmetrics
 from kvtop.bundle.pseudonyms import Pseudonyms
 from kvtop.bundle.report import report
 from kvtop.bundle.story import Story, StoryError, story
@@ -23,6 +22,7 @@ from kvtop.protocol.codec import AnyFrame
 from kvtop.record import FileSink, Place, Recording, Tape, without_text
 from kvtop.snapshot.files import MOST_ALIKE, file_name
 from kvtop.state.moment import moment
+from kvtop.views.openmetrics import openmetrics
 
 AGAIN = "give another place: kvtop bundle … -o FILE"
 RECORDING, REPORT, SUMMARY, SUMMARY_JSON, METRICS = (

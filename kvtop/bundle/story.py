@@ -18,6 +18,7 @@ from kvtop.state import EngineState, LogEntry, Marker
 from kvtop.state.moment import Fold, recorded_time
 from kvtop.views.definition import LONG_WINDOW, RATE_WINDOW
 from kvtop.views.events import event_sentence
+from kvtop.views.second import Second, second_of
 
 MAX_ORDER = 5000
 """Events told at most; of more, the first and the last, with how many are left out."""
@@ -72,25 +73,6 @@ class Victim:
         self.blocks = _sum(self.blocks, event.blocks)
         self.first = event.wall if self.first is None else self.first
         self.last = event.wall
-
-
-@dataclass(slots=True)
-class Second:
-    """Levels at the end of a second of the engine's clock, and what was done in it. None is unknown."""
-
-    wall: float
-    iteration: int | None
-    kv_used: int | None
-    kv_total: int | None
-    running: int | None
-    waiting: int | None
-    prefill_per_s: float | None
-    decode_per_s: float | None
-    preemptions: int | None
-    ttft_p50: float | None
-    ttft_p95: float | None
-    tpot_p50: float | None
-    tpot_p95: float | None
 
 
 @dataclass(slots=True)
@@ -193,7 +175,7 @@ class _Telling:
         now = self._fold.clock.now
         if now >= self._next_second:
             self._next_second = now + self._every
-            self._seconds.append(_second(state))
+            self._seconds.append(second_of(state))
             if len(self._seconds) > 2 * MAX_SECONDS:
                 self._seconds, self._every = self._seconds[::2], 2 * self._every
         if now >= self._next_scene:
@@ -207,7 +189,7 @@ class _Telling:
         if self._began is None or self._hello is None or state.wall is None:
             raise StoryError("nothing is recorded there that could be told")
         began, policy, tiers, counters = self._began
-        self._seconds.append(_second(state))
+        self._seconds.append(second_of(state))
         if not self._scenes or self._scenes[-1].seq != state.seq:
             self._scenes.append(scene(state, self._fold.clock.now))
         half = MAX_ORDER // 2
@@ -246,36 +228,6 @@ def _told(entry: LogEntry) -> Told:
     by = entry.by_id or (f"#{entry.by}" if entry.by is not None else None)
     request = entry.request_id or (f"#{entry.request}" if entry.request is not None else None)
     return Told(entry.wall, entry.iteration, entry.kind, entry.severity, text, request, by, entry.tokens, entry.seconds)
-
-
-def _second(state: EngineState) -> Second:
-    assert state.wall is not None
-    ttft, tpot = state.ttft.summary(state.mono), state.tpot.summary(state.mono)
-    return Second(
-        wall=state.wall,
-        iteration=state.iteration if state.counts_iterations else None,
-        kv_used=_used(state),
-        kv_total=_whole(state.gauges.get("kv_blocks_total")),
-        running=_whole(state.gauges.get("running")),
-        waiting=_whole(state.gauges.get("waiting")),
-        prefill_per_s=state.rates.per_second("prefill_tokens", state.mono),
-        decode_per_s=state.rates.per_second("decode_tokens", state.mono),
-        preemptions=_whole(state.counters.get("preemptions")),
-        ttft_p50=None if ttft is None else ttft.p50,
-        ttft_p95=None if ttft is None else ttft.p95,
-        tpot_p50=None if tpot is None else tpot.p50,
-        tpot_p95=None if tpot is None else tpot.p95,
-    )
-
-
-def _used(state: EngineState) -> int | None:
-    """Blocks in at least one block table."""
-    active, shared = state.gauges.get("kv_blocks_active"), state.gauges.get("kv_blocks_shared")
-    return None if active is None or shared is None else int(active + shared)
-
-
-def _whole(number: int | float | None) -> int | None:
-    return None if number is None else int(number)
 
 
 _Number = TypeVar("_Number", int, float)

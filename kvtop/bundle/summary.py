@@ -7,9 +7,10 @@ from statistics import median
 from typing import Any
 
 from kvtop import __version__
-from kvtop.bundle.story import Second, Story, Told, Victim, pairs
+from kvtop.bundle.story import Story, Told, Victim, pairs
 from kvtop.views.format import UNKNOWN, age, clock, count, day, percent, plural, seconds, size, value
 from kvtop.views.rows import clean
+from kvtop.views.second import Second
 
 SCHEMA = "kvtop.bundle/1"
 

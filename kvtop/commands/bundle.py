@@ -6,14 +6,12 @@ import time
 from pathlib import Path
 
 from kvtop.bundle.bundle import Wanted, write_bundle
+from kvtop.commands.recorded import screen_at
 from kvtop.commands.replay import opened, place_at
 from kvtop.commands.target import control_of, find_engine
 from kvtop.errors import UserError, one_line
 from kvtop.protocol import Dump
-from kvtop.record import Place, Recording, Tape
 from kvtop.sources.control import ControlClient, ControlError
-from kvtop.state.moment import moment
-from kvtop.term.environment import prepare_environment
 from kvtop.views.format import plural
 
 DUMP_WITHIN_S = 30.0
@@ -28,7 +26,8 @@ def run(options: argparse.Namespace) -> int:
         at = tape.end if options.at is None else place_at(options.at, tape)
         if at is None:
             raise UserError("nothing is recorded there")
-        screens = {} if options.no_svg or options.redact else _screens(tape, at, options.size)
+        svg = None if options.no_svg or options.redact else screen_at(tape, at, options.size)
+        screens = {} if svg is None else {"screen.svg": svg}
         wanted = Wanted(at, options.before, options.after, options.redact, screens)
         written, told = write_bundle(
             tape, wanted, place if place.suffix or place.is_dir() else place.with_suffix(".zip")
@@ -63,14 +62,3 @@ def _recording(source: str | None) -> Path:
     if reply.file is None:
         raise UserError(f"engine {found.name} did not say where it wrote: {one_line(reply.message)}")
     return Path(reply.file)
-
-
-def _screens(tape: Recording | Tape, at: Place, size: tuple[int, int]) -> dict[str, str]:
-    there = moment(tape, at, lead_s=12.0)
-    if there is None:
-        return {}
-    prepare_environment()  # before Textual reads it
-    from kvtop.app.picture import screen_svg
-
-    there.state.hold(there.now)
-    return {"screen.svg": screen_svg(there.state, size, there.now)}

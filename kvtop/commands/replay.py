@@ -48,9 +48,9 @@ def opened(path: Path) -> Recording:
     return tape
 
 
-def place_at(when: str, tape: Tape) -> Place:
-    """The moment that ``when`` means in ``tape``. Raises `UserError` where it means none."""
+def place_at(when: str, tape: Tape, option: str = "--at") -> Place:
+    """The moment that ``when``, the value of ``option``, means in ``tape``. Raises `UserError` where it means none."""
     try:
         return place_of(when, tape)
     except WhenError as error:
-        raise UserError(f"--at {error}", "--at +0 is its start", code=2) from None
+        raise UserError(f"{option} {error}", f"{option} +0 is its start", code=2) from None

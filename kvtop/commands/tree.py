@@ -10,6 +10,7 @@ Kind = Literal["none", "words", "files", "engines", "profiles", "other"]
 _KINDS: dict[str, Kind] = {
     "FILE": "files",
     "FILE|-": "files",
+    "FILE[@WHEN]": "files",
     "PATH": "files",
     "A": "files",
     "NAME|SOCKET": "engines",

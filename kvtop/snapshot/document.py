@@ -222,13 +222,16 @@ def _durations(state: EngineState) -> dict[str, Any] | None:
     return {"iterations": iterations} | means
 
 
-_RENAMED = {
+_RENAMED: dict[str, str] = {
     "prompt_tokens": "input_tokens",
     "max_tokens": "max_output_tokens",
     "ttft_s": "ttft",
     "tpot_s": "tpot",
     "lost_s": "lost_time",
 }
+PROTOCOL_NAMES = {theirs: name for name, theirs in _RENAMED.items()}
+"""What the protocol calls the fields of a request that have another name here."""
+
 _NOT_COPIED = {
     "blocks",
     "table",

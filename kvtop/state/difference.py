@@ -86,7 +86,8 @@ def difference(earlier: EngineState, later: EngineState) -> Difference:
 
 
 def _rows(state: EngineState) -> dict[int, RequestRow]:
-    return {} if state.requests is None else dict(state.requests)
+    """In the order of their nums."""
+    return {} if state.requests is None else dict(sorted(state.requests.items()))
 
 
 def _open(row: RequestRow | None) -> bool:

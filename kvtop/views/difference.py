@@ -18,17 +18,7 @@ def difference_rows(told: Difference, width: int) -> list[Row]:
     """As many rows of ``width`` cells as there is to tell."""
     rows = [line(_heading(told), width)]
     if not told.same_run:
-        rows.append(
-            line(
-                [
-                    (
-                        "the engine was restarted in between: only what both tell of themselves is set side by side",
-                        Role.BAD,
-                    )
-                ],
-                width,
-            )
-        )
+        rows.append(line([(another_run(told), Role.BAD)], width))
     rows += _policies(told, width)
     rows += _preempted(told, width)
     rows += _figures("blocks of the device", told.states, width, _owners(told))
@@ -38,6 +28,17 @@ def difference_rows(told: Difference, width: int) -> list[Row]:
     rows += _named("ended or gone", told.gone, width)
     rows += _moved(told, width)
     return rows
+
+
+def another_run(told: Difference) -> str:
+    """What is said where the two are of different lives of engines; empty where they are not."""
+    if told.same_run:
+        return ""
+    only = "only what both tell of themselves is set side by side"
+    names = [clean(state.hello.engine.name, 64) for state in (told.earlier, told.later) if state.hello is not None]
+    if len(set(names)) == 2:
+        return f"two engines, {names[0]} and {names[1]}: {only}"
+    return f"the engine was restarted in between: {only}"
 
 
 def _heading(told: Difference) -> list[Span]:
