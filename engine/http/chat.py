@@ -9,7 +9,7 @@ from engine.http.errors import invalid
 from engine.http.form import ChoiceForm
 from engine.http.gate import Text
 from engine.http.logprobs import chat_logprobs
-from engine.http.schema import Common
+from engine.http.schema import Common, ListOf
 from engine.requests.stream import Output
 
 
@@ -17,7 +17,7 @@ class ChatRequest(Common):
     """``messages``: the conversation; the model's chat template reads them, and says what is wrong with one.
     ``chat_template_kwargs``: further variables for it."""
 
-    messages: list[dict[str, Any]]
+    messages: ListOf[dict[str, Any]]
     add_generation_prompt: bool = True
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
     max_completion_tokens: int | None = Field(default=None, ge=1)

@@ -6,14 +6,14 @@ from engine.http.errors import invalid
 from engine.http.form import ChoiceForm
 from engine.http.gate import Text
 from engine.http.logprobs import CompletionLogprobs
-from engine.http.schema import Common
+from engine.http.schema import Common, ListOf
 from engine.requests.stream import Output
 
 
 class CompletionRequest(Common):
     """``prompt``: a text, token ids, or a list of either, each of which is answered by itself."""
 
-    prompt: str | list[int] | list[str] | list[list[int]]
+    prompt: str | ListOf[int] | ListOf[str] | ListOf[ListOf[int]]
     logprobs: int | None = None
 
     @property

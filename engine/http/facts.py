@@ -29,6 +29,8 @@ class Facts:
 
     async def model(self, request: Request) -> Response:
         served, name = self._gate.enter(), request.path_params["name"]
+        if not name:  # of a client that ends all its paths with a slash
+            return await self.models(request)
         check_model(name, served)
         return JSONResponse(_model(served, name))
 

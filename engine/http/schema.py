@@ -16,6 +16,10 @@ from engine.requests.stopping import StopRules
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
+Part = TypeVar("Part")
+ListOf = Annotated[list[Part], Field(fail_fast=True)]
+"""A list that is read up to its first fault: a body has room for two million, and each that is told takes a kilobyte."""
+
 _UNSERVED: dict[str, tuple[Any, ...]] = {
     "allowed_token_ids": ([],),
     "audio": (),
@@ -80,8 +84,8 @@ class Common(Given):
     best_of: int | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     min_tokens: int = 0
-    stop: str | list[str] = []
-    stop_token_ids: list[int] = []
+    stop: str | ListOf[str] = []
+    stop_token_ids: ListOf[int] = []
     ignore_eos: bool = False
     seed: int | None = None
     temperature: Finite = 1.0
@@ -97,7 +101,7 @@ class Common(Given):
     length_penalty: Finite = 1.0
     priority: int = 0
     cache_salt: str = ""
-    retention: list[Range] = []
+    retention: ListOf[Range] = []
     request_id: str | None = None
     return_token_ids: bool = False
     return_tokens_as_token_ids: bool = False

@@ -12,7 +12,7 @@ from engine.http.chat import chat_prompt
 from engine.http.errors import invalid, refused
 from engine.http.gate import Gate, Served
 from engine.http.logprobs import token_text
-from engine.http.schema import Given, read_fields
+from engine.http.schema import Given, ListOf, read_fields
 from engine.http.settings import HttpLimits
 from engine.http.work import away
 
@@ -22,7 +22,7 @@ class TokenizeRequest(Given):
 
     model: str | None = None
     prompt: str | None = None
-    messages: list[dict[str, Any]] | None = None
+    messages: ListOf[dict[str, Any]] | None = None
     add_special_tokens: bool = True
     """With what the model begins every prompt with; of a prompt alone."""
     add_generation_prompt: bool = True
@@ -32,7 +32,7 @@ class TokenizeRequest(Given):
 
 class DetokenizeRequest(Given):
     model: str | None = None
-    tokens: list[int]
+    tokens: ListOf[int]
 
 
 class Tokens:

@@ -12,8 +12,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from engine.http.chat import ChatRequest
+from engine.http.completions import CompletionRequest
 from engine.http.settings import HttpLimits
+from engine.http.tokens import DetokenizeRequest, TokenizeRequest
 from engine.http.work import _WORKERS
 from tests.engine.http.kit import PATIENCE, Serving
 
@@ -359,6 +363,21 @@ def test_the_other_end_of_a_place_that_is_not_there(serving: Serving) -> None:
         assert status == code
         assert set(answer["error"]) == {"message", "type", "param", "code"}
         assert headers["content-type"] == "application/json"
+
+
+def test_a_list_is_read_up_to_its_first_fault() -> None:
+    """A body has room for two million of them, and a kilobyte each is told with is gigabytes."""
+    for kind in (CompletionRequest, ChatRequest, TokenizeRequest, DetokenizeRequest):
+        for field in kind.model_fields:
+            for wrong in ({}, None, [{}], "x", 1, []):
+                try:
+                    kind.model_validate({"prompt": "x", "messages": [], "tokens": [], field: [wrong] * 1000})
+                except ValidationError as error:
+                    assert error.error_count() < 10, (kind, field, wrong)
+
+
+def test_models_are_listed_at_a_path_with_a_slash_behind_too(serving: Serving) -> None:
+    assert serving.ask("/v1/models/", method="GET")[1] == serving.ask("/v1/models", method="GET")[1]
 
 
 ANYTHING = st.recursive(
