@@ -15,7 +15,20 @@ ASKED_AT_ONCE = 4
 MOST_NAME = 200
 
 ANSWER_WITHIN = 20.0
-"""Seconds for each question; what answers later is not fit to be loaded."""
+"""Seconds for each question, to the end of its answer; what answers later is not fit to be loaded."""
+
+MOST_ANSWER_BYTES = 16 * 1024 * 1024
+"""Of one answer; gateways that list hundreds of models with all there is to say of them stay far below."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    """An answer that has come whole."""
+
+    url: str
+    status: int
+    content: bytes
+    software: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,23 +49,21 @@ class ServerFacts:
 async def ask(http: httpx.AsyncClient, model: str | None) -> ServerFacts:
     """Raises `UserError` in a sentence where nobody answers, or what answers has no models."""
     try:
-        response = await http.get("/v1/models", timeout=ANSWER_WITHIN)
+        response = await _asked(http, "GET", "/v1/models")
     except httpx.HTTPError as error:
         why = system_error(error) or one_line(error) or type(error).__name__
         raise UserError(f"no server answers at {http.base_url}: {why}", "is it started, and listens there?") from None
-    if response.status_code == 503:
+    if response.status == 503:
         said = error_text(_object(response))
         raise UserError(
             f"{http.base_url} does not serve yet, or no more: {said or 'HTTP 503'}", "wait for it, then again"
         )
-    if response.status_code in (401, 403):
+    if response.status in (401, 403):
         if "authorization" in http.headers:
             raise UserError(f"{http.base_url} does not take this token", "put another into KVTOP_LOAD_TOKEN")
         raise UserError(f"{http.base_url} asks for a token", "put it into KVTOP_LOAD_TOKEN")
-    if response.status_code != 200 and (model is None or response.status_code != 404):
-        raise UserError(
-            f"{response.request.url} answers with HTTP {response.status_code}", "is it an OpenAI-compatible server?"
-        )
+    if response.status != 200 and (model is None or response.status != 404):
+        raise UserError(f"{response.url} answers with HTTP {response.status}", "is it an OpenAI-compatible server?")
     listed = _object(response).get("data")
     entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
     names = tuple(one_line(entry["id"], MOST_NAME) for entry in entries if isinstance(entry.get("id"), str))
@@ -72,7 +83,7 @@ async def ask(http: httpx.AsyncClient, model: str | None) -> ServerFacts:
         _name(entry.get("root")),
         _positive(entry.get("max_model_len")) or _positive(slot_context),
         _name(version) or _name(build),
-        _name(response.headers.get("server")),
+        _name(response.software),
     )
 
 
@@ -107,7 +118,8 @@ async def _characters_a_token(http: httpx.AsyncClient, model: str) -> float:
     text = " ".join(WORDS * 4)
     body = {"model": model, "prompt": text, "max_tokens": 1, "temperature": 0}
     try:
-        response = await http.post("/v1/completions", json=body)
+        # The first prompt may have to wait for more than words: some servers load the model for it.
+        response = await _asked(http, "POST", "/v1/completions", body, http.timeout.read)
         usage = _object(response).get("usage")
         tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
     except httpx.HTTPError:
@@ -119,10 +131,10 @@ async def _characters_a_token(http: httpx.AsyncClient, model: str) -> float:
 
 async def _tokens(http: httpx.AsyncClient, body: dict[str, Any]) -> int | None:
     try:
-        response = await http.post("/tokenize", json=body, timeout=ANSWER_WITHIN)
+        response = await _asked(http, "POST", "/tokenize", body)
     except httpx.HTTPError:
         return None
-    said = _object(response) if response.status_code == 200 else {}
+    said = _object(response) if response.status == 200 else {}
     count, tokens = said.get("count"), said.get("tokens")
     if isinstance(tokens, list):
         return len(tokens)
@@ -138,15 +150,40 @@ def _in_form_of_llama_server(model: str, text: str) -> dict[str, Any]:
     return {"content": text}
 
 
-async def _get(http: httpx.AsyncClient, path: str) -> httpx.Response | None:
+async def _asked(
+    http: httpx.AsyncClient, method: str, path: str, body: dict[str, Any] | None = None, within: float | None = None
+) -> _Reply:
+    """Raises httpx.HTTPError also for an answer that takes more than ``within`` seconds (`ANSWER_WITHIN`), is too long, or is a stream: one
+    of those may never end."""
+    within = within or ANSWER_WITHIN
+    request = http.build_request(method, path, json=body, timeout=within)
+    content = bytearray()
     try:
-        response = await http.get(path, timeout=ANSWER_WITHIN)
+        async with asyncio.timeout(within):
+            response = await http.send(request, stream=True)
+            try:
+                if response.headers.get("content-type", "").startswith("text/event-stream"):
+                    raise httpx.ReadError("a stream, which was not asked for")
+                async for piece in response.aiter_bytes():
+                    content += piece
+                    if len(content) > MOST_ANSWER_BYTES:
+                        raise httpx.ReadError(f"an answer of more than {MOST_ANSWER_BYTES} bytes")
+            finally:
+                await response.aclose()
+    except TimeoutError:
+        raise httpx.ReadTimeout(f"no complete answer within {within:g} s") from None
+    return _Reply(str(request.url), response.status_code, bytes(content), response.headers.get("server"))
+
+
+async def _get(http: httpx.AsyncClient, path: str) -> _Reply | None:
+    try:
+        response = await _asked(http, "GET", path)
     except httpx.HTTPError:
         return None
-    return response if response.status_code == 200 else None
+    return response if response.status == 200 else None
 
 
-def _object(response: httpx.Response | None) -> dict[str, Any]:
+def _object(response: _Reply | None) -> dict[str, Any]:
     if response is None:
         return {}
     try:

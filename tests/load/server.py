@@ -81,6 +81,8 @@ class Server:
     tokenizes: bool = True
     like_llama: bool = False
     """Speaks of itself as llama-server does."""
+    elsewhere: Behaviour | None = None
+    """How everything is answered that is neither the list of models nor a streamed request."""
     calls: list[Call] = field(default_factory=list)
     open_now: int = 0
 
@@ -102,6 +104,8 @@ class Server:
         call = Call(first.split()[1], headers, json.loads(raw or b"{}"), writer)
         if call.path == "/v1/models":
             await call.answer(self.models_status, self.models)
+        elif self.elsewhere is not None and not call.body.get("stream"):
+            await self.elsewhere(call)
         elif call.path == "/props" and self.like_llama:
             await call.answer(200, {"default_generation_settings": {"n_ctx": 2048}, "build_info": "b11434-x"})
         elif call.path == "/tokenize" and self.like_llama:

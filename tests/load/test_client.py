@@ -290,6 +290,27 @@ def test_a_server_that_lists_nothing_can_be_loaded_all_the_same() -> None:
     assert load(Server(models={}, models_status=404), model="mine").counts["finished"] == 1
 
 
+@pytest.mark.parametrize("how", ["a stream", "a long one", "a slow one", "a compressed one that is none"])
+def test_answers_without_end_to_what_is_asked_before_the_load_end_all_the_same(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the version, to words, and to the prompt that tells how many tokens words have."""
+    monkeypatch.setattr("kvtop.load.asking.MOST_ANSWER_BYTES", 100_000)
+    monkeypatch.setattr("kvtop.load.asking.ANSWER_WITHIN", 0.1)
+    kind = b"text/event-stream" if how == "a stream" else b"application/json"
+    coding = b"content-encoding: gzip\r\n" if how == "a compressed one that is none" else b""
+
+    async def goes_on(call: Call) -> None:
+        await call.send(b"HTTP/1.1 200 OK\r\ncontent-type: " + kind + b"\r\n" + coding + b"\r\n")
+        while True:
+            await call.send(b" " * (10 if how == "a slow one" else 10_000))
+            await asyncio.sleep(0.01 if how == "a slow one" else 0)
+
+    result = load(Server(elsewhere=goes_on), requests=2, timeout=0.2)
+    assert result.counts["finished"] == 2
+    assert result.server.version is None
+
+
 def test_two_hundred_at_once_are_all_sent_at_once() -> None:
     server = Server()
     most = 0
