@@ -1,7 +1,8 @@
 """The engine as an object: prompts in, outputs out, under vLLM's names. It can be watched while it works."""
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -136,14 +137,14 @@ class LLM:
     def beam_search(
         self, prompts: Prompt | Sequence[Prompt], params: BeamSearchParams, use_tqdm: object = True
     ) -> list[BeamSearchOutput]:
-        """The best sequences of each prompt, ``params.beam_width`` of them."""
+        """The best sequences of each prompt, ``params.beam_width`` of them. Raises as `generate`."""
         read = read_prompts(prompts, self.get_tokenizer())
         stop = StopRules(ignore_eos=params.ignore_eos)
         handles: list[RequestHandle] = []
         try:
-            for prompt in read:
-                handles.append(
-                    self._session.server.submit(
+            for place, prompt in enumerate(read):
+                with _naming(place):
+                    handle = self._session.server.submit(
                         prompt.token_ids,
                         params.max_tokens,
                         stop=stop,
@@ -151,7 +152,7 @@ class LLM:
                         length_penalty=params.length_penalty,
                         cache_salt=prompt.cache_salt,
                     )
-                )
+                handles.append(handle)
             outputs = self._wait(handles)
         except BaseException as error:
             self._cancel(handles, error)
@@ -200,7 +201,7 @@ class LLM:
     def _submit(self, place: int, prompt: ReadPrompt, params: SamplingParams, priority: int) -> RequestHandle:
         server = self._session.server
         room = server.max_model_len - len(prompt.token_ids)
-        try:
+        with _naming(place):
             return server.submit(
                 prompt.token_ids,
                 max(1, room) if params.max_tokens is None else params.max_tokens,
@@ -210,8 +211,6 @@ class LLM:
                 n=params.n,
                 cache_salt=prompt.cache_salt,
             )
-        except ValueError as error:
-            raise ValueError(f"prompts[{place}]: {error}") from None
 
     def _wait(self, handles: Sequence[RequestHandle]) -> list[list[Output]]:
         outputs = [handle.result() for handle in handles]
@@ -224,6 +223,15 @@ class LLM:
             handle.cancel()
         if isinstance(error, EngineStopped):
             raise LLMError(self._session.failure or str(error)) from None
+
+
+@contextmanager
+def _naming(place: int) -> Iterator[None]:
+    """What is wrong with a prompt, with its place among all."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"prompts[{place}]: {error}") from None
 
 
 def _given(name: str, size: Size | None) -> Size:

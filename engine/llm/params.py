@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.requests.fields import MAX_TOKEN_ID, whole
+from engine.requests.fields import MAX_TOKEN_ID, real, whole
+from engine.requests.hypotheses import MAX_WIDTH, MIN_WIDTH, check_penalty
 from engine.requests.sampling import Sampling
 from engine.requests.stopping import StopRules
 from engine.scheduling.forking import MAX_SAMPLES
@@ -67,9 +68,14 @@ class SamplingParams:
 @dataclass(frozen=True, slots=True)
 class BeamSearchParams:
     """``beam_width``: 2 to 16. ``length_penalty``: the power of the output's length that its log-probability is divided
-    by."""
+    by. Raises ValueError as `SamplingParams`."""
 
     beam_width: int
     max_tokens: int
     ignore_eos: bool = False
     length_penalty: float = 1.0
+
+    def __post_init__(self) -> None:
+        whole("beam_width", self.beam_width, MIN_WIDTH, MAX_WIDTH, "beams of a search")
+        whole("max_tokens", self.max_tokens, 1, MAX_TOKEN_ID)
+        check_penalty(real("length_penalty", self.length_penalty))

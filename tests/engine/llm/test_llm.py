@@ -109,6 +109,24 @@ def test_beams_are_ranked_and_begin_with_the_prompt(llm: LLM) -> None:
 
 
 @pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"beam_width": 17}, "^beam_width: 17"),
+        ({"max_tokens": 0}, "^max_tokens: 0"),
+        ({"length_penalty": 99.0}, "^length_penalty: 99"),
+    ],
+)
+def test_parameters_of_beams_are_refused_by_their_names(wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        BeamSearchParams(**{"beam_width": 2, "max_tokens": 2, **wrong})
+
+
+def test_a_prompt_that_no_beams_can_be_of_is_named_by_its_place(llm: LLM) -> None:
+    with pytest.raises(ValueError, match=r"^prompts\[1\]: "):
+        llm.beam_search(["a", ""], BeamSearchParams(beam_width=2, max_tokens=2))
+
+
+@pytest.mark.parametrize(
     ("prompts", "params", "says"),
     [
         (["a", ""], GREEDY, r"prompts\[1\]: token_ids: a prompt has one token at least"),
