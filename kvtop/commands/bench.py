@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import os
 import sys
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -27,16 +28,19 @@ from kvtop.protocol.places import PlaceError, socket_folder
 ENGINE = "kvtop"
 """What our own engine is called in tables."""
 
+OUR_MODEL = "smollm2"
+"""That of the published study."""
+
 
 def run(options: argparse.Namespace) -> int:
     target = new_file(options.output)
     form = Form(
-        getattr(options, "threads", None) or Form().threads,
-        options.streams,
-        options.prompt_tokens,
-        options.output_tokens,
-        options.requests,
-        options.warmup_requests,
+        threads=getattr(options, "threads", None) or Form().threads,
+        streams=options.streams,
+        prompt_tokens=options.prompt_tokens,
+        output_tokens=options.output_tokens,
+        requests=options.requests,
+        warmup_requests=options.warmup_requests,
     )
     began = datetime.now(UTC).isoformat(timespec="seconds")
     runs: list[Run] = []
@@ -72,13 +76,12 @@ def _serving(options: argparse.Namespace, form: Form) -> Iterator[Run]:
                 2,
             )
         url = server_url(options.target)
-        model = None if options.model == "smollm2" else options.model
         for cell in form.cells(vary_threads=False):
-            yield _measured(options, form, options.target, url, cell, 0, model)
+            yield _measured(options, form, options.target, url, cell, 0, options.model)
         return
     cells = form.cells(vary_threads=True)
     for threads in form.threads:
-        with _engine(options.model, threads) as url:
+        with _engine(options.model or OUR_MODEL, threads) as url:
             for cell in cells:
                 if cell.threads == threads:
                     yield _measured(options, form, ENGINE, url, cell, 0, None)
@@ -133,7 +136,9 @@ def _measured(
 
 
 def _seed(seed: int, number: int, cell: Cell) -> int:
-    return ((seed * 1000 + number) * 1000 + cell.streams) * 100_000 + cell.prompt_tokens
+    """Another for each round and cell, and below 2^32: requests bring it, and some servers take no more bits."""
+    told = f"{seed} round {number} streams {cell.streams} prompt {cell.prompt_tokens}"
+    return zlib.crc32(told.encode())
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import argparse
 
-from kvtop.commands.option_types import note, numbers, positive, whole
+from kvtop.commands.option_types import note, numbers, positive, seed, tokens, whole
 
 _EPILOG = """\
 examples:
@@ -31,7 +31,7 @@ def arguments(bench: argparse.ArgumentParser, parser_class: type[argparse.Argume
         "target", nargs="?", metavar="URL|NAME", help="a server that runs (default: our engine, started)"
     )
     serving.add_argument(
-        "--model", default="smollm2", metavar="M", help="of our engine, or of the server (default: smollm2)"
+        "--model", metavar="M", help="of our engine (default: smollm2), or of the server (default: the first it lists)"
     )
     serving.add_argument("--threads", type=numbers, metavar="N,N", help="of our engine (default: 1,2)")
     _common(serving, streams="1,2", prompts="24,160", output=24, requests=6)
@@ -58,12 +58,12 @@ def _common(parser: argparse.ArgumentParser, *, streams: str, prompts: str, outp
     parser.add_argument(
         "--prompt-tokens", type=numbers, default=numbers(prompts), metavar="N,N", help=f"(default: {prompts})"
     )
-    parser.add_argument("--output-tokens", type=positive, default=output, metavar="N", help=f"(default: {output})")
+    parser.add_argument("--output-tokens", type=tokens, default=output, metavar="N", help=f"(default: {output})")
     parser.add_argument(
         "--requests", type=positive, default=requests, metavar="N", help=f"measured in each load (default: {requests})"
     )
     parser.add_argument("--warmup-requests", type=whole, default=2, metavar="N", help="before them (default: 2)")
-    parser.add_argument("--seed", type=whole, default=0, metavar="N", help="of the prompts (default: 0)")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of the prompts (default: 0)")
     parser.add_argument(
         "--note", type=note, action="append", default=[], metavar="NAME=TEXT", help="kept in the result"
     )

@@ -10,10 +10,13 @@ from kvtop.commands.option_types import (
     note,
     positive,
     ramp,
+    seed,
     shape,
     span,
+    tokens_or_none,
     whole,
 )
+from kvtop.mixes import MIXES
 
 _EPILOG = """\
 examples:
@@ -70,19 +73,19 @@ def _when(group: argparse._ArgumentGroup) -> None:
 
 def _what(group: argparse._ArgumentGroup) -> None:
     one = group.add_mutually_exclusive_group()
-    one.add_argument(
-        "--mix", choices=("mix", "sharing"), help="the classes of the demo's workload, scaled to the context"
-    )
+    one.add_argument("--mix", choices=tuple(MIXES), help="the classes of the demo's workload, scaled to the context")
     one.add_argument("--chats", type=span, metavar="N|A-B", help="conversations of so many turns, with all said before")
     group.add_argument("--prompt-tokens", type=span, metavar="N|A-B", help="of each prompt or turn (default: 64)")
     group.add_argument("--output-tokens", type=span, metavar="N|A-B", help="of each answer (default: 64)")
-    group.add_argument("--shared-tokens", type=whole, metavar="N", help="of the system prompt in common (default: 0)")
+    group.add_argument(
+        "--shared-tokens", type=tokens_or_none, metavar="N", help="of the system prompt in common (default: 0)"
+    )
     group.add_argument("--groups", type=positive, metavar="N", help="different system prompts (default: 1)")
     group.add_argument(
         "--think", type=not_below_zero, metavar="S", help="of --chats: mean time between turns (default: 1)"
     )
     group.add_argument("--length-scale", type=above_zero, metavar="X", help="of --trace and --mix: lengths times X")
-    group.add_argument("--seed", type=whole, default=0, metavar="N", help="of lengths, texts and times (default: 0)")
+    group.add_argument("--seed", type=seed, default=0, metavar="N", help="of lengths, texts and times (default: 0)")
 
 
 def _how(group: argparse._ArgumentGroup) -> None:

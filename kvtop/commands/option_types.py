@@ -9,6 +9,8 @@ MOST = 1e6
 
 MOST_TOKENS = 10_000_000
 
+MOST_SEED = 2**63 - 1
+
 
 def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
@@ -20,6 +22,27 @@ def whole(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text} is not a whole number")
     return int(text)
+
+
+def seed(text: str) -> int:
+    """As the engine and OpenAI's API take it: what is above has no place in 64 bits."""
+    value = whole(text)
+    if value > MOST_SEED:
+        raise argparse.ArgumentTypeError(f"{text:.40} is above the largest seed, 2^63 - 1")
+    return value
+
+
+def tokens(text: str) -> int:
+    """Of one text."""
+    value = positive(text)
+    if value > MOST_TOKENS:
+        raise argparse.ArgumentTypeError(f"{text:.40} is above {MOST_TOKENS:,} tokens")
+    return value
+
+
+def tokens_or_none(text: str) -> int:
+    """The same, or 0."""
+    return 0 if whole(text) == 0 else tokens(text)
 
 
 def above_zero(text: str) -> float:

@@ -24,6 +24,7 @@ from tests.publish.kit import wait_until
         (["serving", "--streams", "1,1"], ["--streams", "different"]),
         (["serving", "http://127.0.0.1:9", "--threads", "2"], ["--threads", "--note"]),
         (["serving", "-o", "/nowhere/x"], ["no such folder"]),
+        (["serving", "--output-tokens", "99999999999"], ["--output-tokens", "10,000,000"]),
         (["compare", "http://127.0.0.1:9"], ["one server"]),
         (["compare", "a=http://127.0.0.1:9", "a=http://127.0.0.1:8"], ["named twice"]),
     ],
@@ -112,6 +113,28 @@ def test_a_server_that_runs_is_measured_as_it_is(folder: Path, served: Server) -
     assert all(run["load"]["counts"]["finished"] == 2 for run in result["runs"])
     # Its memory is looked at from outside: here it is that of the test itself.
     assert all(run["load"]["server"]["rss_bytes"] > 10_000_000 for run in result["runs"])
+
+
+def test_the_model_that_was_named_is_asked_for_whatever_its_name(folder: Path, served: Server) -> None:  # noqa: F811
+    served.models = {"data": [{"id": "other"}, {"id": "smollm2"}]}
+    few = (
+        "--streams",
+        "1",
+        "--prompt-tokens",
+        "8",
+        "--requests",
+        "1",
+        "--warmup-requests",
+        "0",
+        "--output-tokens",
+        "2",
+    )
+    for named, asked in ((("--model", "smollm2"), "smollm2"), ((), "other")):
+        served.calls.clear()
+        done = kvtop(folder, "bench", "serving", served.url, *few, *named, "--seed", str(2**63 - 1))
+        assert done.returncode == 0, done.stderr
+        assert {call.body["model"] for call in served.calls} == {asked}
+        assert all(0 <= call.body["seed"] < 2**32 for call in served.calls)
 
 
 def test_our_own_engine_is_started_with_each_number_of_threads(folder: Path) -> None:

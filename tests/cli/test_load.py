@@ -38,6 +38,8 @@ DATA = Path(__file__).parents[1] / "data" / "traces"
         (["http://127.0.0.1:9", "--trace", "/none", "--mix", "mix"], ["--mix", "trace"]),
         (["http://127.0.0.1:9", "--mix", "mix", "--prompt-tokens", "3"], ["--prompt-tokens", "mix"]),
         (["http://127.0.0.1:9", "--shared-tokens", "64"], ["--shared-tokens"]),
+        (["http://127.0.0.1:9", "--shared-tokens", "99999999999", "--chats", "2"], ["--shared-tokens", "10,000,000"]),
+        (["http://127.0.0.1:9", "--seed", str(2**63)], ["--seed", "2^63 - 1"]),
         (["http://127.0.0.1:9", "--warmup", "40"], ["warm-up"]),
         (["http://127.0.0.1:9", "-o", "/nowhere/x.json"], ["no such folder"]),
         (["--compare", "/none", "/none"], ["/none"]),
