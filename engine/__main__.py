@@ -20,6 +20,7 @@ from engine.serving.garbage import settle
 from engine.serving.watchdog import Limits
 from engine.tiers import scratch
 from engine.words import one_line
+from kvtop.mixes import MIXES
 from kvtop.publish.errors import PublishError
 from kvtop.publish.flight import FlightLimits
 from kvtop.publish.sockets import rehearse
@@ -101,7 +102,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--workload",
         default="none",
-        choices=["none", "mix", "sharing"],
+        choices=["none", *MIXES],
         help="mix: the demo's chat mix; sharing: samples, kept prompts, tenants",
     )
     p.add_argument(

@@ -19,6 +19,7 @@ from kvtop.commands.option_types import above_zero, duration, positive
 from kvtop.commands.settings_options import FILE_VARIABLE, add_settings
 from kvtop.commands.verbs import VERBS
 from kvtop.errors import UserError, one_line
+from kvtop.mixes import MIXES
 from kvtop.settings.definitions import DEFINITIONS
 from kvtop.term.charset import NEAREST
 
@@ -94,7 +95,7 @@ def _add_demo(commands: "argparse._SubParsersAction[_Parser]") -> None:
     demo.add_argument("--seed", type=int, metavar="N", help="seed of the workload and of random weights")
     demo.add_argument(
         "--workload",
-        choices=("mix", "sharing", "none"),
+        choices=(*MIXES, "none"),
         help="what drives it: mix (default), chats of all lengths; sharing, samples and prompts in common; none",
     )
     demo.add_argument("--rate", type=above_zero, metavar="R", help="arrivals a second (default: the workload's own)")

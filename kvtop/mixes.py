@@ -87,15 +87,17 @@ class Scale:
     prompt: float
     output: float
 
+    @classmethod
+    def of_prompts(cls, factor: float) -> "Scale":
+        """Outputs shrink less than prompts: it is growth while running that makes requests outgrow the pool together."""
+        return cls(prompt=factor, output=min(1.0, factor * 8))
+
     def describe(self) -> str:
         return f"prompts x1/{round(1 / self.prompt)}, outputs x1/{round(1 / self.output)}"
 
 
 def scale_for(pool_tokens: float, context: int, mix: Mix = STANDARD) -> Scale:
-    """The scale at which the largest class takes about a fifth of the pool (and fits the context).
-
-    Outputs shrink less than prompts: it is growth while running that makes requests outgrow the pool together.
-    """
+    """The scale at which the largest class takes about a fifth of the pool (and fits the context)."""
     largest = max(c.prompt for c in mix.classes)
     prompt = min(pool_tokens / 5, context * 0.8) / largest
-    return Scale(prompt=min(1.0, prompt), output=min(1.0, prompt * 8))
+    return Scale.of_prompts(min(1.0, prompt))

@@ -43,12 +43,12 @@ def run(options: argparse.Namespace) -> int:
         url=url,
         plan=plan,
         limits=Limits(
-            options.seconds,
-            options.requests,
-            options.patience,
-            room_for(options.open),
-            options.warmup,
-            options.warmup_requests,
+            seconds=options.seconds,
+            requests=options.requests,
+            patience=options.patience,
+            open_requests=room_for(options.open),
+            warmup_seconds=options.warmup,
+            warmup_requests=options.warmup_requests,
         ),
         seed=options.seed,
         model=options.model,
@@ -153,7 +153,7 @@ def _plan(options: argparse.Namespace, facts: ServerFacts) -> Plan:
     if options.mix is not None:
         mix = MIXES[options.mix]
         if options.length_scale is not None:
-            scale = Scale(options.length_scale, min(1.0, options.length_scale * 8))
+            scale = Scale.of_prompts(options.length_scale)
         elif facts.context is not None:
             scale = scale_for(math.inf, facts.context, mix)
         else:
