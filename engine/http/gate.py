@@ -1,7 +1,7 @@
 """What the HTTP server knows of the engine: whether it is there yet, still serves, and what it serves.
 
-The program's main thread writes, the server's thread reads; each fact is one attribute, so that a signal handler may write
-too: no lock is taken.
+``served`` and ``draining`` are written by the program's main thread and read by the server's, the rest the other way round;
+each fact is one attribute, so that a signal handler may write too: no lock is taken.
 """
 
 import time
@@ -64,8 +64,8 @@ def short_name(model: str) -> str:
 
 class Gate:
     """``served`` is None until the engine is ready. ``active``: requests being answered, from the end of their bodies on;
-    ``body_bytes``: of bodies that come, or wait to be taken apart; ``pace``: of answers. These are of the server's thread
-    alone."""
+    ``body_bytes``: of bodies that come, or wait to be taken apart; ``pace``: of answers. These are written by the server's
+    thread alone, and ``active`` is read by others."""
 
     def __init__(self) -> None:
         self.served: Served | None = None

@@ -1,4 +1,4 @@
-"""One streamed request over HTTP, whatever the server does with it. The only door to httpx, with `asking`."""
+"""One streamed request over HTTP, whatever the server does with it. Over the connections of `slots`."""
 
 import asyncio
 import contextlib

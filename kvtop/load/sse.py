@@ -40,11 +40,6 @@ class EventReader:
             raise MalformedStream(f"an event of more than {self._most} bytes")
         return events
 
-    @property
-    def unfinished(self) -> bool:
-        """Whether the stream stands in the middle of an event."""
-        return bool(self._rest or self._data)
-
     def _line(self, line: bytes, events: list[str]) -> None:
         if not self._begun:
             self._begun = True

@@ -52,9 +52,10 @@ def test_an_event_that_does_not_end_is_refused_before_it_fills_memory() -> None:
             [reader.feed(piece) for _ in range(100)]
 
 
-def test_what_is_not_complete_is_known() -> None:
-    reader = EventReader()
-    assert reader.feed(b"data: a\n\ndata: b") == ["a"]
-    assert reader.unfinished
+def test_what_is_not_complete_is_no_event() -> None:
+    assert EventReader().feed(b"data: a\n\ndata: b") == ["a"]
+
+
+def test_what_is_not_utf_8_is_refused() -> None:
     with pytest.raises(MalformedStream, match="UTF-8"):
         EventReader().feed(b"data: \xff\n\n")
