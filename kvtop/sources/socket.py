@@ -183,6 +183,8 @@ class _Connection:
         self.out = hello
         self.greeted = False
         self._unusable = 0
+        self._read: tuple[bytes, AnyFrame | None] | None = None
+        """A line and what it says, not kept yet."""
         self._patience = ASK_AGAIN
         self.ask_at = inf
         """When a keyframe is to be asked for anew."""
@@ -233,14 +235,19 @@ class _Connection:
             if line is None:
                 return
             self._count += 1
-            for item in self._use(line):
+            try:
+                items = self._use(line)
+            except ConnectError:
+                self._keep()
+                raise
+            for item in items:
                 yield item, len(line)
+            self._keep()  # last: to compress a keyframe of a million blocks takes longer than to show it
 
     def _use(self, line: bytes) -> list[Item]:
         if not self.greeted:
             hello, reading = first_hello(line)
-            self.greeted = True
-            self._keep(line, hello)
+            self.greeted, self._read = True, (line, hello)
             return [LinkUp(), hello, *self._mended(reading)]
         try:
             reading = read_frame(line)
@@ -250,7 +257,7 @@ class _Connection:
             return [self._no_use(error)]
         self._unusable = 0
         frame = reading.frame
-        self._keep(line, frame)
+        self._read = (line, frame)
         if frame is None:
             return []
         if isinstance(frame, (IterationFrame, Keyframe, Gap)):
@@ -266,9 +273,11 @@ class _Connection:
             raise ConnectError(f"the engine ended the connection: {frame.message}", final=frame.code == "version")
         return [frame, *self._mended(reading)]
 
-    def _keep(self, line: bytes, frame: AnyFrame | None) -> None:
-        if self._history is not None:
-            self._history.take(line, frame)
+    def _keep(self) -> None:
+        """The line that was read, if it could be."""
+        kept, self._read = self._read, None
+        if self._history is not None and kept is not None:
+            self._history.take(*kept)
 
     def _mended(self, reading: Reading) -> list[Item]:
         return [Unusable(reading.mended, f"line {self._count}: {reading.note}")] if reading.mended else []
