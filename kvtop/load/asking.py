@@ -14,6 +14,9 @@ from kvtop.load.prompts import CHARACTERS_A_TOKEN, WORDS, Writer, estimated_cost
 ASKED_AT_ONCE = 4
 MOST_NAME = 200
 
+MOST_ID = 4096
+"""Characters of a model's id, which is asked for whole: some servers call a model by its path."""
+
 ANSWER_WITHIN = 20.0
 """Seconds for each question, to the end of its answer; what answers later is not fit to be loaded."""
 
@@ -66,7 +69,7 @@ async def ask(http: httpx.AsyncClient, model: str | None) -> ServerFacts:
         raise UserError(f"{response.url} answers with HTTP {response.status}", "is it an OpenAI-compatible server?")
     listed = _object(response).get("data")
     entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
-    names = tuple(one_line(entry["id"], MOST_NAME) for entry in entries if isinstance(entry.get("id"), str))
+    names = tuple(one_line(entry["id"], MOST_ID) for entry in entries if isinstance(entry.get("id"), str))
     chosen = model or (names[0] if names else None)
     if chosen is None:
         raise UserError(f"{http.base_url} lists no model", "name one: --model ID")

@@ -120,6 +120,8 @@ def _of_slices(a: LoadResult, b: LoadResult, draw: np.random.Generator) -> Ratio
     """Of the throughput: runs of slices are drawn, as many as there were."""
     bare = Ratio("output tokens a second", "1/s", False, a.rates.output_tokens, b.rates.output_tokens)
     drawn = []
+    if min(result.window[1] - result.window[0] for result in (a, b)) <= 0:
+        return bare
     for result in (a, b):
         tokens = np.array(result.slices, dtype=np.float64)
         if len(tokens) < 2 * BLOCK or result.rates.output_tokens <= 0:
@@ -135,6 +137,8 @@ def _with_interval(bare: Ratio, a: Array, b: Array) -> Ratio:
     if bare.a is None or bare.b is None:
         return bare
     ratios = b[a > 0] / a[a > 0]
+    if not len(ratios):
+        return bare
     low, high = np.quantile(ratios, (0.025, 0.975))
     return Ratio(bare.name, bare.unit, bare.less_is_better, bare.a, bare.b, bare.b / bare.a, float(low), float(high))
 

@@ -16,7 +16,7 @@ SCHEMA = "kvtop.load/1"
 
 
 class Part(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
 
 class Distribution(Part):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 from functools import partial
 from typing import Any
 
@@ -271,6 +272,13 @@ def test_nobody_there_is_one_sentence() -> None:
         asyncio.run(run_load(settings))
 
 
+def test_a_model_that_is_called_by_its_path_is_asked_for_whole() -> None:
+    path = "/models/" + "snapshots/" * 30 + "model.gguf"
+    server = Server(models={"data": [{"id": path, "max_model_len": 512}]})
+    assert load(server).server.context == 512
+    assert server.calls[0].body["model"] == path
+
+
 @pytest.mark.parametrize("models", [{}, {"data": []}, {"data": "x"}, []])
 def test_a_server_without_models_must_be_told_one(models: Any) -> None:
     with pytest.raises(UserError, match="lists no model"):
@@ -340,6 +348,7 @@ def test_a_result_can_be_written_and_read(tmp_path: Any) -> None:
     for broken, words in (
         ({"schema": "kvtop.load/9"}, "kvtop.load/9"),
         ({**json.loads(result.dumps()), "rates": 3}, "rates"),
+        ({**json.loads(result.dumps()), "slices": [math.nan]}, "slices.0"),
     ):
         path.write_text(json.dumps(broken))
         with pytest.raises(UserError, match=words):

@@ -83,6 +83,12 @@ def test_with_next_to_nothing_measured_nothing_is_said() -> None:
     assert all(ratio.ratio is None for ratio in compare(result(1.0, 1, count=0), result(1.0, 2)))
 
 
+@pytest.mark.parametrize("wrong", [{"window": (1.0, 1.0)}, {"slices": [0.0] * 40}])
+def test_of_a_file_that_contradicts_itself_no_interval_is_told(wrong: dict[str, Any]) -> None:
+    ratio = named(result(1.0, 1).model_copy(update=wrong), result(1.0, 2))["output tokens a second"]
+    assert report.verdict(ratio) == "cannot be told"
+
+
 def test_what_else_was_not_the_same_is_named() -> None:
     a, b = result(1.0, 1), result(1.0, 1, digest="e", streams=4).model_copy(update={"notes": {"threads": "2"}})
     assert {line.partition(":")[0] for line in differences(a, b)} == {"digest", "streams", "threads"}
