@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from engine.http.bodies import Body, parse_body
 from engine.http.bridge import Outputs, Wakeups
-from engine.http.chat import ChatForm, ChatRequest
-from engine.http.completions import CompletionForm, CompletionRequest
+from engine.http.chat import ChatRequest
+from engine.http.completions import CompletionRequest
 from engine.http.errors import ApiError, busy, invalid, refused, unavailable
 from engine.http.form import Form
 from engine.http.gate import Served
@@ -43,15 +43,13 @@ def order(kind: type[Asked], body: Body, served: Served, limits: HttpLimits) -> 
     """Raises `ApiError` naming the field that cannot be served."""
     asked = read_fields(kind, parse_body(body, limits))
     check_model(asked.model, served)
-    field = "messages" if isinstance(asked, ChatRequest) else "prompt"
     try:
         sampling, stop, retention, beam = asked.sampling(), asked.stop_rules(), asked.retentions(), asked.beam
-        if isinstance(asked, CompletionRequest):
-            _check_choices(len(asked.texts()), asked.n, limits)
+        _check_choices(asked.prompt_count, asked.n, limits)
         prompts = asked.prompts(served.text)
     except ValueError as error:
         raise refused(error) from None
-    rooms = [_room(field, tokens, asked, served, limits) for tokens in prompts]
+    rooms = [_room(tokens, asked, served, limits) for tokens in prompts]
     return Order(asked, prompts, rooms, beam, sampling, stop, retention)
 
 
@@ -71,9 +69,9 @@ def _check_choices(prompts: int, n: int, limits: HttpLimits) -> None:
         raise invalid(f"{field}: {count} outputs are too many for one request; the most is {limits.choices}", field)
 
 
-def _room(field: str, tokens: Sequence[int], asked: Asked, served: Served, limits: HttpLimits) -> int:
+def _room(tokens: Sequence[int], asked: Asked, served: Served, limits: HttpLimits) -> int:
     """Output tokens that a prompt may get. Raises `ApiError` where it and they have no room in the context."""
-    length, context = len(tokens), served.context
+    length, context, field = len(tokens), served.context, asked.PROMPT_FIELD
     if not length:
         raise invalid(f"{field}: a prompt has one token at least", field)
     most = limits.prompt_tokens or context - 1
@@ -87,7 +85,7 @@ def _room(field: str, tokens: Sequence[int], asked: Asked, served: Served, limit
     if wanted is None:
         return context - length
     if length + wanted > context:
-        name = "max_completion_tokens" if getattr(asked, "max_completion_tokens", None) else "max_tokens"
+        name = asked.output_field
         raise invalid(
             f"{name}: {wanted} output tokens and {length} of the prompt are more than the {context} that there is room for",
             name,
@@ -115,7 +113,7 @@ def let_in(
                 served.server.submit(
                     tokens,
                     most,
-                    label="chat" if isinstance(asked, ChatRequest) else "completion",
+                    label=asked.LABEL,
                     request_id=name if name is None or len(order.prompts) == 1 else f"{name}-{number}",
                     priority=asked.priority,
                     sampling=order.sampling,
@@ -146,6 +144,4 @@ def form_of(order: Order, served: Served, outputs: Outputs, wanted: str | None, 
     asked, name, model = order.asked, outputs.handles[0].id, order.asked.model or served.names[0]
     if len(outputs.handles) > 1 and wanted is not None:
         name = wanted
-    if isinstance(asked, ChatRequest):
-        return ChatForm(asked, served.text, name, model, created, order.prompts), name
-    return CompletionForm(asked, served.text, name, model, created, order.prompts), name
+    return asked.form(served.text, name, model, created, order.prompts), name

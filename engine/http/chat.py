@@ -17,6 +17,10 @@ class ChatRequest(Common):
     """``messages``: the conversation; the model's chat template reads them, and says what is wrong with one.
     ``chat_template_kwargs``: further variables for it."""
 
+    LABEL = "chat"
+    PROMPT_FIELD = "messages"
+    TEMPLATED = True
+
     messages: ListOf[dict[str, Any]]
     add_generation_prompt: bool = True
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
@@ -34,10 +38,22 @@ class ChatRequest(Common):
     def output_tokens(self) -> int | None:
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
+    @property
+    def output_field(self) -> str:
+        return "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
+
+    @property
+    def prompt_count(self) -> int:
+        return 1
+
     def prompts(self, text: Text) -> list[list[int]]:
         """Token ids of its prompt, the one of a list. Raises ValueError where the model's template refuses the messages."""
         prompt = self.add_generation_prompt
         return [chat_prompt(text, self.messages, self.chat_template_kwargs, add_generation_prompt=prompt)]
+
+    def form(self, text: Text, name: str, model: str, created: int, prompts: list[list[int]]) -> "ChatForm":
+        """How its answer is written."""
+        return ChatForm(self, text, name, model, created, prompts)
 
 
 def chat_prompt(

@@ -13,6 +13,9 @@ from engine.requests.stream import Output
 class CompletionRequest(Common):
     """``prompt``: a text, token ids, or a list of either, each of which is answered by itself."""
 
+    LABEL = "completion"
+    PROMPT_FIELD = "prompt"
+
     prompt: str | ListOf[int] | ListOf[str] | ListOf[ListOf[int]]
     logprobs: int | None = None
 
@@ -23,6 +26,11 @@ class CompletionRequest(Common):
     @property
     def output_tokens(self) -> int | None:
         return 16 if self.max_tokens is None else self.max_tokens
+
+    @property
+    def prompt_count(self) -> int:
+        """Known before any of them is taken apart. Raises `ApiError` where there is none."""
+        return len(self.texts())
 
     def texts(self) -> list[str | list[int]]:
         """Each prompt by itself. Raises `ApiError` where there is none."""
@@ -38,6 +46,10 @@ class CompletionRequest(Common):
     def prompts(self, text: Text) -> list[list[int]]:
         """Token ids of each prompt."""
         return [text.encode_prompt(each) if isinstance(each, str) else each for each in self.texts()]
+
+    def form(self, text: Text, name: str, model: str, created: int, prompts: list[list[int]]) -> "CompletionForm":
+        """How its answer is written."""
+        return CompletionForm(self, text, name, model, created, prompts)
 
 
 class CompletionForm(ChoiceForm):

@@ -11,7 +11,6 @@ from engine.http.admission import Asked, Order, form_of, let_in, order
 from engine.http.answer import Answer
 from engine.http.bodies import Body, whole_body
 from engine.http.bridge import Wakeups
-from engine.http.chat import ChatRequest
 from engine.http.gate import Gate, Served
 from engine.http.settings import HttpLimits
 from engine.http.work import away, by_size
@@ -49,7 +48,7 @@ class Generate:
         def make() -> Order:
             return order(self._kind, body, served, self._limits)
 
-        return await (away(make) if self._kind is ChatRequest else by_size(body, make))
+        return await (away(make) if self._kind.TEMPLATED else by_size(body, make))
 
 
 def _named(header: str | None) -> str | None:

@@ -5,7 +5,7 @@ change the answer if they were served are refused by name instead, unless they a
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -77,6 +77,13 @@ class Range(Given):
 class Common(Given):
     """Fields of completions and chats, as OpenAI and vLLM name them; ``beam_width`` and ``retention`` are this engine's."""
 
+    LABEL: ClassVar[str]
+    """What its requests are called on the screen."""
+    PROMPT_FIELD: ClassVar[str]
+    """The field that its prompts come from."""
+    TEMPLATED: ClassVar[bool] = False
+    """Whether reading them runs a program of the model's, which can take its time however small the body is."""
+
     model: str | None = None
     stream: bool = False
     stream_options: StreamOptions = StreamOptions()
@@ -110,6 +117,11 @@ class Common(Given):
     def told_logprobs(self) -> int | None:
         """How many of the likeliest tokens are told with each; None: nothing is."""
         raise NotImplementedError
+
+    @property
+    def output_field(self) -> str:
+        """The field that says how many output tokens are wanted."""
+        return "max_tokens"
 
     @property
     def beam(self) -> int | None:
