@@ -17,8 +17,12 @@ from kvtop.export.parquet import require_pyarrow, write_parquet
 from kvtop.export.perfetto import perfetto_trace
 from kvtop.export.stretch import NothingToExport, Stretch
 from kvtop.record import Place
+from kvtop.views.format import plural
 
 AGAIN = "give another place: kvtop export … -o FILE"
+
+SAID = 10
+"""Places that are named where something is missing; more are counted."""
 
 TEXTS: dict[str, Callable[[Stretch], Iterator[str]]] = {
     "csv": csv_rows,
@@ -56,9 +60,16 @@ def run(options: argparse.Namespace) -> int:
                 _write(TEXTS[options.to](stretch), options, source)
         except NothingToExport as error:
             raise UserError(f"{source}: {error}") from None
-        for what in stretch.trouble():
-            print(f"kvtop: not all of it is there: {one_line(what)}", file=sys.stderr)
+        _say(stretch.trouble())
     return 0
+
+
+def _say(trouble: list[str]) -> None:
+    """What is not all there, the first of it."""
+    for what in trouble[:SAID]:
+        print(f"kvtop: not all of it is there: {one_line(what)}", file=sys.stderr)
+    if len(trouble) > SAID:
+        print(f"kvtop: and {plural(len(trouble) - SAID, 'more place')} where it is not", file=sys.stderr)
 
 
 def _fitting(options: argparse.Namespace) -> None:

@@ -32,15 +32,21 @@ class Recorded(NamedTuple):
 @contextlib.contextmanager
 def recorded(path: Path) -> Iterator[Recorded]:
     """The recording in ``path``, a bundle or a recording itself. Raises `UserError` for anything else."""
-    if not path.exists():
-        raise UserError(f"{path}: no such file", "a recording, or a bundle: kvtop record, kvtop bundle")
+    if not path.is_file():
+        said = "is no file" if path.exists() else "no such file"
+        raise UserError(f"{path}: {said}", "a recording, or a bundle: kvtop record, kvtop bundle")
     with contextlib.ExitStack() as stack:
         wall = None
         if zipfile.is_zipfile(path):
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kvtop-"))
-            wall = _unpacked(path, Path(folder) / RECORDING)
-            path = Path(folder) / RECORDING
-        tape = opened(path)
+            unpacked = Path(folder) / RECORDING
+            wall = _unpacked(path, unpacked)
+            try:
+                tape = opened(unpacked)
+            except UserError:
+                raise UserError(f"{path}: nothing whole is in its {RECORDING}") from None
+        else:
+            tape = opened(path)
         stack.callback(tape.close)
         end = tape.end if wall is None else tape.at_wall(wall)
         if end is None:
@@ -64,6 +70,8 @@ def _unpacked(bundle: Path, target: Path) -> float | None:
         raise UserError(f"{bundle}: no bundle: {RECORDING} is not in it", hint) from None
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
         raise UserError(f"{bundle}: {one_line(error)}", hint) from None
+    except OSError as error:
+        raise UserError(f"{bundle}: cannot be unpacked to {target.parent}: {error.strerror or error}") from None
     at = summary.get("moment") if isinstance(summary, dict) else None
     return float(at) if isinstance(at, int | float) else None
 

@@ -31,6 +31,10 @@ def read_snapshot(path: Path) -> EngineState:
         raise SnapshotError(f"line {error.lineno}: no JSON: {error.msg}") from None
     except RecursionError:
         raise SnapshotError("no snapshot: nested too deep") from None
+    except SnapshotError:
+        raise
+    except ValueError as error:  # a number of more digits than are read
+        raise SnapshotError(f"no snapshot: {error}") from None
     return snapshot_state(document)
 
 
@@ -80,8 +84,8 @@ def _keyframe(document: Mapping[str, Any]) -> dict[str, Any]:
         "policy": document.get("policies"),
         "policy_id": document.get("policy_id"),
         "status": document.get("status") or {"state": "unknown"},
-        "blocks": blocks.get("runs") if isinstance(blocks, dict) else None,
-        "requests": [_request(row) for row in requests] if isinstance(requests, list) else None,
+        "blocks": blocks.get("runs") if isinstance(blocks, dict) else blocks,
+        "requests": [_request(row) for row in requests] if isinstance(requests, list) else requests,
         "gauges": document.get("gauges"),
         "counters": document.get("counters"),
         "queue": document.get("queue"),

@@ -91,6 +91,8 @@ def test_other_runs_and_other_engines_are_said(path: Path, tmp_path: Path, capsy
         ({"engine": 3}, "engine"),
         ({"gauges": {"running": "many"}}, "gauges.running"),
         ({"requests": [7]}, "requests.0"),
+        ({"requests": {}}, "requests"),
+        ({"blocks": "many"}, "blocks"),
         ({"blocks": {"runs": [[1]], "states": ["free"]}}, "blocks.0"),
     ],
 )
@@ -112,10 +114,16 @@ def test_what_a_snapshot_does_not_tell_is_unknown(path: Path) -> None:
 def test_files_that_are_none_of_these_are_refused(path: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text('{"schema": "kvtop.snapshot/1", "wall": NaN}')
     (tmp_path / "text").write_text("hello")
+    (tmp_path / "digits.json").write_text('{"schema": "kvtop.snapshot/1", "wall": ' + "9" * 5000 + "}")
+    (tmp_path / "deep.json").write_text('{"a":' + "[" * 200_000)
+    (tmp_path / "bytes.json").write_bytes(b'{"a": "\xff"}')
     good = snapshot(path, "end", tmp_path / "good.json")
     for name, said in (
         ("bad.json", "NaN"),
         ("text", "text"),
+        ("digits.json", "digits"),
+        ("deep.json", "too deep"),
+        ("bytes.json", "byte 7: no UTF-8"),
         ("none", "no such file"),
         (".", "is no file"),
         (f"{good.name}@-5", "a snapshot is of one moment"),

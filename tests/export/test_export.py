@@ -16,7 +16,8 @@ import pytest
 from kvtop.bundle.bundle import Wanted, write_bundle
 from kvtop.cli import main, run
 from kvtop.errors import UserError
-from kvtop.protocol import Event, IterationFrame, encode
+from kvtop.export.tracks import TransferTracks
+from kvtop.protocol import AnyFrame, Event, IterationFrame, Keyframe, TierTraffic, encode
 from kvtop.record import Recording
 from tests.recordings.kit import Told, recording, told
 
@@ -182,6 +183,33 @@ def test_a_restart_ends_all_slices_and_begins_other_tracks(twice: Path, tmp_path
     assert {row["run"] for row in rows} == {"1", "2"}
     lines = [json.loads(line) for line in exported(twice, "json", tmp_path).splitlines()]
     assert [line["run"] for line in lines if line["type"] == "run"] == [1, 2]
+
+
+@pytest.mark.parametrize(("mono", "wall"), [(-1000.0, -1000.0), (0.0, 1000.0), (1000.0, 0.0)])
+def test_a_trace_stays_whole_where_clocks_jump_and_frames_are_missing(mono: float, wall: float, tmp_path: Path) -> None:
+    said: list[AnyFrame] = []
+    for number, (_, frame) in enumerate(told(200)):
+        if isinstance(frame, IterationFrame | Keyframe) and number > 90:
+            frame = frame.model_copy(update={"mono": frame.mono + mono, "wall": frame.wall + wall})
+        if not 120 < number < 140:
+            said.append(frame)
+    path = recording(tmp_path / "jumps.kvtop", [(encode(frame), frame) for frame in said])
+    events = checked(json.loads(exported(path, "perfetto", tmp_path)))
+    assert max(e["ts"] for e in events) < 30e6
+    rows = list(csv.DictReader(exported(path, "csv", tmp_path).splitlines()))
+    assert 4 < len(rows) < 30
+
+
+def test_copies_between_tiers_are_slices_that_do_not_overlap() -> None:
+    tracks = TransferTracks(pid=2)
+    down = TierTraffic(source="device", target="host", blocks=3, bytes=300, ms=5.0)
+    up = TierTraffic(source="host", target="device", blocks=1, bytes=100, ms=0.5)
+    first, second = tracks.take([down, up], 0, 10_000), tracks.take([down, down], 10_000, 12_000)
+    trace = {"traceEvents": sorted([*first, *second], key=lambda event: event["ts"])}
+    slices = [e for e in checked(trace) if e["ph"] == "X"]
+    assert [(e["tid"], e["ts"], e["dur"]) for e in slices] == [(1, 5_000, 5_000), (2, 9_500, 500), (1, 10_000, 2_000)]
+    assert slices[2]["args"]["ms"] == 5.0
+    assert [e["args"]["name"] for e in first if e["ph"] == "M"] == ["device → host", "host → device"]
 
 
 def test_names_from_outside_are_only_names(storm: tuple[Told, ...], tmp_path: Path) -> None:
