@@ -16,9 +16,10 @@ import pytest
 from kvtop.bundle.bundle import Wanted, write_bundle
 from kvtop.cli import main, run
 from kvtop.errors import UserError
-from kvtop.export.tracks import TransferTracks
+from kvtop.export.tracks import RequestTracks, TransferTracks
 from kvtop.protocol import AnyFrame, Event, IterationFrame, Keyframe, TierTraffic, encode
 from kvtop.record import Recording
+from kvtop.state import Changes, EngineState
 from tests.recordings.kit import Told, recording, told
 
 
@@ -85,8 +86,18 @@ def test_lines_of_json_tell_every_event_once_and_end_with_an_end(
     assert lines[-1]["missing"] == []
 
 
-def test_series_stand_together_and_their_times_rise(twice: Path, tmp_path: Path) -> None:
-    text = exported(twice, "openmetrics", tmp_path)
+def test_what_the_first_keyframe_repeats_is_none_of_the_stretch(tmp_path: Path) -> None:
+    hello, keyframe, *frames = (frame for _, frame in told(40))
+    assert isinstance(keyframe, Keyframe)
+    old = Event(id=0, kind="preempt", iteration=1, wall=keyframe.wall - 60.0, request=1)
+    said: list[AnyFrame] = [hello, keyframe.model_copy(update={"events": [old]}), *frames]
+    path = recording(tmp_path / "old.kvtop", [(encode(frame), frame) for frame in said])
+    lines = [json.loads(line) for line in exported(path, "json", tmp_path).splitlines()]
+    assert 0 not in [line["id"] for line in lines if line["type"] == "event"]
+
+
+def series_in(text: str) -> dict[str, float]:
+    """The date of the last sample of each series, of a text that a reader of OpenMetrics takes."""
     assert text.endswith("# EOF\n")
     families: list[str] = []
     latest: dict[str, float] = {}
@@ -101,6 +112,11 @@ def test_series_stand_together_and_their_times_rise(twice: Path, tmp_path: Path)
             latest[found[1] + found[2]] = float(found[4])
             float(found[3])
     assert len(families) == len(set(families)) > 10
+    return latest
+
+
+def test_series_stand_together_and_their_times_rise(twice: Path, tmp_path: Path) -> None:
+    latest = series_in(exported(twice, "openmetrics", tmp_path))
     assert {re.search(r'run="([^"]*)"', series)[1] for series in latest} == {"run-1", "run-2"}  # type: ignore[index]
 
 
@@ -198,6 +214,22 @@ def test_a_trace_stays_whole_where_clocks_jump_and_frames_are_missing(mono: floa
     assert max(e["ts"] for e in events) < 30e6
     rows = list(csv.DictReader(exported(path, "csv", tmp_path).splitlines()))
     assert 4 < len(rows) < 30
+    series_in(exported(path, "openmetrics", tmp_path))
+
+
+def test_the_slice_of_a_request_that_is_no_longer_told_of_ends() -> None:
+    state = EngineState()
+    hello, keyframe = (frame for _, frame in told(1)[:2])
+    changes = [state.apply(frame, 0.0) for frame in (hello, keyframe)][-1]
+    tracks = RequestTracks(pid=1)
+    begun = [e for e in tracks.take(state, changes, 0, 1000) if e["ph"] == "B"]
+    assert len(begun) > 2
+    assert state.requests is not None
+    gone = begun[0]["tid"] - 1
+    state.requests.forget(gone)
+    ended = tracks.take(state, Changes(requests={gone}), 1000, 2000)
+    assert [(e["ph"], e["tid"], e["ts"]) for e in ended] == [("E", gone + 1, 2000)]
+    assert not tracks.is_open(gone)
 
 
 def test_copies_between_tiers_are_slices_that_do_not_overlap() -> None:
