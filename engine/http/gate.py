@@ -9,11 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from engine.http.errors import busy, unavailable
 from engine.http.pace import Pace, come_again
 from engine.serving.server import Server
+
+Status = Literal["starting", "serving", "draining", "stuck"]
+"""What the engine does, as ``/health`` and ``/metrics`` tell it."""
 
 
 class Template(Protocol):
@@ -101,8 +104,8 @@ class Gate:
         finally:
             self.active -= 1
 
-    def status(self) -> tuple[str, str | None]:
-        """starting, serving, draining or stuck; and more in a sentence."""
+    def status(self) -> tuple[Status, str | None]:
+        """And more in a sentence."""
         if self.served is None:
             return "starting", None
         if self.draining or self.served.server.stopping:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from engine.http.gate import Status
 from engine.serving.histogram import Counted
 from engine.serving.meter import Reading
 
@@ -17,8 +18,7 @@ Labels = tuple[str, ...]
 class Moment:
     """What a scrape sees."""
 
-    state: str
-    """starting, serving, draining, stuck."""
+    state: Status
     names: tuple[str, ...]
     """What the model may be called; empty before it is there."""
     reading: Reading | None

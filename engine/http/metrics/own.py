@@ -4,15 +4,15 @@ What viewers are told too means the same here: it has the description that the p
 """
 
 from collections.abc import Mapping
+from typing import get_args
 
 from pydantic import BaseModel
 
+from engine.http.gate import Status
 from engine.http.metrics.definitions import Kind, Metric, Moment, Samples, of_reading, only
 from engine.serving.histogram import Counted
 from engine.serving.meter import COUNTS_BY_POLICY, PARTS, REQUEST_AXES, Reading
 from kvtop.protocol import Counters, Gauges, RequestChange, TierLevel
-
-STATES = ("starting", "serving", "draining", "stuck")
 
 _BY_POLICY = "; by the policies in force"
 
@@ -92,7 +92,7 @@ def _model(reading: Reading) -> Samples:
 
 
 def _state(moment: Moment) -> Samples:
-    return [((state,), float(state == moment.state)) for state in STATES]
+    return [((state,), float(state == moment.state)) for state in get_args(Status)]
 
 
 _REQUESTS = "Requests"
