@@ -6,6 +6,7 @@ Dequantising and parsing the vocabulary take some seconds; what they give is kep
 
 import contextlib
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -110,6 +111,9 @@ def _open(path: Path) -> tuple[dict[str, ReaderTensor], dict[str, Any]]:
         if tensor.tensor_type not in READ:
             known = ", ".join(each.name for each in READ)
             raise ModelError(f"{path}: tensor {name} is {tensor.tensor_type.name}, which is not built in; {known} are")
+        # The reader multiplies in 64 bits, where sizes that are too large come out as few elements, or none.
+        if not 0 < math.prod(shape := _shape(tensor)) == int(tensor.n_elements):
+            raise ModelError(f"{path}: tensor {name} has the shape {shape}, which no weights have; the file is damaged")
     return tensors, fields
 
 

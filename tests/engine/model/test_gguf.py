@@ -130,6 +130,17 @@ def test_a_torn_model_is_refused(model_file: Path) -> None:
         read_gguf(model_file)
 
 
+@pytest.mark.parametrize("sizes", [(0, 32), (1 << 32, 1 << 32), (1 << 33, 0)])
+def test_a_tensor_of_sizes_that_none_has_is_refused(model_file: Path, sizes: tuple[int, int]) -> None:
+    data = bytearray(model_file.read_bytes())
+    name = b"blk.0.ffn_up.weight"
+    place = data.index(name) + len(name) + 4  # behind the number of sizes
+    data[place : place + 16] = b"".join(size.to_bytes(8, "little") for size in sizes)
+    model_file.write_bytes(data)
+    with pytest.raises(ModelError, match=r"tensor blk\.0\.ffn_up\.weight has the shape|not a readable GGUF file"):
+        load_model(model_file)
+
+
 def test_a_file_that_is_written_to_while_it_is_loaded_is_refused(model_file: Path) -> None:
     load_model(model_file)
     with pytest.raises(ModelError, match=f"{model_file} was written to while it was loaded"):
