@@ -107,8 +107,9 @@ def _place(options: argparse.Namespace, source: Path) -> Path:
 
 def _write(pieces: Iterator[str], options: argparse.Namespace, source: Path) -> None:
     if options.output == "-":
+        # A file's bytes whatever the terminal's encoding is.
         for piece in pieces:
-            sys.stdout.write(piece)
+            sys.stdout.buffer.write(piece.encode(errors="replace"))
         return
     place = _place(options, source)
     with whole_file(place, AGAIN) as file:

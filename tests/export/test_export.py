@@ -1,6 +1,7 @@
 """Recordings in the formats of others: what is written is what was recorded, valid, and whole or not there."""
 
 import csv
+import io
 import json
 import os
 import re
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from kvtop.bundle.bundle import Wanted, write_bundle
 from kvtop.cli import main, run
@@ -114,6 +116,7 @@ def series_in(text: str) -> dict[str, float]:
             latest[found[1] + found[2]] = float(found[4])
             float(found[3])
     assert len(families) == len(set(families)) > 10
+    assert {family.name for family in text_string_to_metric_families(text)} == set(families)
     return latest
 
 
@@ -313,6 +316,17 @@ def test_a_picture_is_of_one_moment_and_a_stretch_is_none(path: Path, tmp_path: 
         assert fault.value.code == 2
     with pytest.raises(UserError, match="--from 'noon' is no moment"):
         run(["export", str(path), "--to", "csv", "--from", "noon"])
+
+
+def test_standard_output_gets_what_a_file_gets_whatever_its_encoding(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(kept, encoding="ascii", errors="replace"))
+    assert main(["export", str(path), "--to", "svg", "--size", "80x24"]) == 0
+    written = kept.getvalue().decode()
+    assert not written.isascii()
+    assert written.startswith("<svg")
 
 
 def test_parquet_says_what_it_needs(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
