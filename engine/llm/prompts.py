@@ -33,7 +33,7 @@ def read_prompts(given: Prompt | Sequence[Prompt], tokenizer: TextTokenizer) -> 
 
 def _read(given: Any, place: str, tokenizer: TextTokenizer) -> ReadPrompt:
     if isinstance(given, str):
-        return ReadPrompt(tokenizer.encode_prompt(given), given)
+        return ReadPrompt(tokenizer.encode_prompt(_whole(given, place)), given)
     if _is_ids(given):
         return ReadPrompt([int(token) for token in given])
     if not isinstance(given, Mapping):
@@ -47,7 +47,7 @@ def _read(given: Any, place: str, tokenizer: TextTokenizer) -> ReadPrompt:
         return ReadPrompt([int(token) for token in ids], text, salt)
     if not isinstance(text, str):
         raise ValueError(f"{place}.prompt: {shown(text)} is not a text")
-    return ReadPrompt(tokenizer.encode_prompt(text), text, salt)
+    return ReadPrompt(tokenizer.encode_prompt(_whole(text, f"{place}.prompt")), text, salt)
 
 
 def _is_ids(given: Any) -> bool:
@@ -55,3 +55,12 @@ def _is_ids(given: Any) -> bool:
     if isinstance(given, str | bytes | Mapping) or not hasattr(given, "__iter__") or not hasattr(given, "__len__"):
         return False
     return len(given) > 0 and all(hasattr(token, "__index__") and not isinstance(token, bool) for token in given)
+
+
+def _whole(text: str, place: str) -> str:
+    """``text``, which a tokenizer would read with a question mark for each half of a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{place}: U+{ord(text[error.start]):04X} is half of a surrogate pair") from None
+    return text

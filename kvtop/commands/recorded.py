@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kvtop.commands.replay import opened
 from kvtop.errors import UserError, one_line
-from kvtop.record import Place, Recording, Tape
+from kvtop.record import Place, Playback, Recording, Tape
 from kvtop.state.moment import moment
 
 RECORDING, SUMMARY = "recording.kvtop", "summary.json"
@@ -87,4 +87,5 @@ def screen_at(tape: Tape, at: Place, size: tuple[int, int]) -> str | None:
     from kvtop.app.picture import screen_svg
 
     there.state.hold(there.now)
+    there.state.playback = Playback(paused=True)  # so that no word of it is one that a live engine has
     return screen_svg(there.state, size, there.now)

@@ -131,6 +131,8 @@ def test_a_prompt_that_no_beams_can_be_of_is_named_by_its_place(llm: LLM) -> Non
     [
         (["a", ""], GREEDY, r"prompts\[1\]: token_ids: a prompt has one token at least"),
         (["a", 3], GREEDY, r"prompts\[1\]: 3 is neither a text"),
+        (["a", "\ud800"], GREEDY, r"prompts\[1\]: U\+D800 is half of a surrogate pair"),
+        ({"prompt": "\ud800"}, GREEDY, r"prompts\.prompt: U\+D800 is half of a surrogate pair"),
         (7, GREEDY, "prompts: 7 is neither a prompt"),
         ({"text": "a"}, GREEDY, "prompts: 'text' is not one of cache_salt, prompt"),
         ([[1, 10**6]], GREEDY, r"prompts\[0\]: token_ids: 1000000 is not in the model's vocabulary"),
