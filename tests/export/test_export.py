@@ -310,6 +310,9 @@ def test_a_file_is_for_its_owner_alone_never_over_another_and_never_half(
 def test_a_picture_is_of_one_moment_and_a_stretch_is_none(path: Path, tmp_path: Path) -> None:
     picture = exported(path, "svg", tmp_path, "--at", "-3", "--size", "80x24")
     assert picture.startswith("<svg")
+    words = re.findall(r"\w+", re.sub(r"<[^>]*>|&#160;", " ", picture))
+    assert "REPLAY" in words
+    assert "live" not in words
     for wrong in (["svg", "--from", "+1"], ["csv", "--at", "+1"], ["csv", "--from", "-1", "--to-moment", "-9"]):
         with pytest.raises(UserError) as fault:
             run(["export", str(path), "--to", *wrong])
