@@ -26,7 +26,7 @@ from kvtop.term.depth import ColourDepth
 from kvtop.term.paper import Paper
 
 FOLDER = Path(__file__).parent.parent / "screenshots"
-SMALL, LARGE = (80, 24), (200, 50)
+SMALL, MIDDLE, LARGE = (80, 24), (120, 40), (200, 50)
 PATIENCE = 240.0
 SEEN_AT_ONCE = 16
 """Latest events among which something must be for a picture to show it."""
@@ -142,6 +142,10 @@ DEMO: dict[str, Picture] = {
     "block-table-80x24": (SMALL, TRUE, DARK, ("2", "j", "enter")),
     "help-80x24": (SMALL, TRUE, DARK, ("question_mark",)),
     "numbers-80x24": (SMALL, TRUE, DARK, ("2", "j", "i")),
+    "scheduler-120x40": (MIDDLE, TRUE, DARK, ("6", "f")),
+    "latency-120x40": (MIDDLE, TRUE, DARK, ("7", "f")),
+    "alarms-80x24": (SMALL, TRUE, DARK, ("exclamation_mark",)),
+    "request-120x40": (MIDDLE, TRUE, DARK, ("2", "j", "enter")),
 }
 TIERS: dict[str, Picture] = {
     "tiers-80x24": (SMALL, TRUE, DARK, ("5",)),
