@@ -13,6 +13,10 @@ from engine.http.schema import Common, ListOf
 from engine.requests.stream import Output
 
 
+MAX_FIELDS = 64
+"""Of one message. Those that the template does not know are read all the same: a third of a million took it seven seconds."""
+
+
 class ChatRequest(Common):
     """``messages``: the conversation; the model's chat template reads them, and says what is wrong with one.
     ``chat_template_kwargs``: further variables for it."""
@@ -66,6 +70,9 @@ def chat_prompt(
     for name in ("messages", "add_generation_prompt"):
         if name in variables:
             raise invalid(f"chat_template_kwargs.{name}: that is a field of its own", f"chat_template_kwargs.{name}")
+    for number, turn in enumerate(messages):
+        if len(turn) > MAX_FIELDS:
+            raise invalid(f"messages[{number}]: {len(turn)} fields; {MAX_FIELDS} at most", f"messages[{number}]")
     turns = [{name: value for name, value in turn.items() if value is not None} for turn in messages]
     return text.encode_chat(template.render(turns, add_generation_prompt=add_generation_prompt, **variables))
 

@@ -74,6 +74,7 @@ def test_the_second_turn_finds_the_first_in_the_cache(serving: Serving) -> None:
         ([{"content": "x"}], "messages[0].role"),
         ([{"role": "user"}], "messages[0].content"),
         ([{"role": "user", "content": 7}], "messages[0].content"),
+        ([{"role": "user", "content": "x", **{f"field {n}": n for n in range(63)}}], "messages[0]"),
         (
             [*HELLO, {"role": "user", "content": [{"type": "image_url", "image_url": {}}]}],
             "messages[1].content[0].type",
