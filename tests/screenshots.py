@@ -142,8 +142,8 @@ DEMO: dict[str, Picture] = {
     "block-table-80x24": (SMALL, TRUE, DARK, ("2", "j", "enter")),
     "help-80x24": (SMALL, TRUE, DARK, ("question_mark",)),
     "numbers-80x24": (SMALL, TRUE, DARK, ("2", "j", "i")),
-    "scheduler-120x40": (MIDDLE, TRUE, DARK, ("6", "f")),
-    "latency-120x40": (MIDDLE, TRUE, DARK, ("7", "f")),
+    "scheduler-120x40": (MIDDLE, TRUE, DARK, ("6",)),
+    "latency-120x40": (MIDDLE, TRUE, DARK, ("7",)),
     "alarms-80x24": (SMALL, TRUE, DARK, ("exclamation_mark",)),
     "request-120x40": (MIDDLE, TRUE, DARK, ("2", "j", "enter")),
 }

@@ -12,7 +12,6 @@ from engine.http.logprobs import chat_logprobs
 from engine.http.schema import Common, ListOf
 from engine.requests.stream import Output
 
-
 MAX_FIELDS = 64
 """Of one message. Those that the template does not know are read all the same: a third of a million took it seven seconds."""
 

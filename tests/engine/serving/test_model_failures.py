@@ -145,8 +145,8 @@ def test_an_accelerator_that_fails_is_lost_and_not_tried_again(server: Server) -
 
 PLANTED = {
     "the runner": "from engine.model.decoder import Decoder\ndef fails(*_): raise RuntimeError('planted\\nfault')\nDecoder.forward = fails",
-    "telemetry": "from engine.serving.telemetry import Telemetry\ndef fails(*_): raise RuntimeError('planted\\nfault')\nTelemetry.pass_over = fails",
-    "the publisher": "from kvtop.publish import Publisher\ndef fails(*_): raise RuntimeError('planted\\nfault')\nPublisher.pass_over = fails",
+    "telemetry": "from engine.serving.telemetry import Telemetry\ndef fails(*_): raise RuntimeError('planted\\nfault')\nTelemetry.frame = fails",
+    "the publisher": "from kvtop.publish import Publisher\ndef fails(*_): raise RuntimeError('planted\\nfault')\nPublisher.publish = fails",
     "the scheduler": "from engine.scheduling.scheduler import Scheduler\ndef fails(*_, **__): raise RuntimeError('planted\\nfault')\nScheduler.commit = fails",
 }
 OPTIONS = "['--model', 'random', '--workload', 'mix', '--rate', '30', '--name', 'planted']"
@@ -162,7 +162,7 @@ def test_a_process_that_cannot_go_on_ends_in_one_line_with_code_1(where: str, tm
     environment = os.environ | {"KVTOP_SOCKET_DIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, env=environment)
     assert done.returncode == 1, done.stderr
-    told = ("serves; watch it", "measuring", "memory: ")
+    told = ("serves; watch it", "measuring", "memory: ", "the flight recorder was written")
     lines = [line for line in done.stderr.splitlines() if not any(word in line for word in told)]
     assert len(lines) == 1, done.stderr
     assert lines[0].startswith("kvtop engine: ")
@@ -180,7 +180,11 @@ def test_a_program_that_started_the_engine_reads_why_it_ended(tmp_path: Path) ->
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, env=environment)
     assert done.returncode == 1
     assert json.loads(done.stdout.splitlines()[-1])["failed"] == "the engine failed: RuntimeError: planted fault"
-    assert done.stderr == "kvtop engine: the engine failed: RuntimeError: planted fault\n"
+    flight, failed = done.stderr.splitlines()
+    assert flight.startswith(
+        "kvtop: the flight recorder was written (the engine failed: RuntimeError: planted fault): "
+    )
+    assert failed == "kvtop engine: the engine failed: RuntimeError: planted fault"
 
 
 def test_the_models_end_of_sequence_ends_a_request_unless_it_ignores_that(server: Server) -> None:
