@@ -3,6 +3,7 @@
 import asyncio
 import json
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 import httpx
@@ -194,6 +195,11 @@ def _object(response: _Reply | None) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return said if isinstance(said, dict) else {}
+
+
+def without_folder(name: str) -> str:
+    """The last part of a path: some servers call a model by where its file is, which is nobody's business in a result."""
+    return PurePath(name).name or name if name.startswith("/") else name
 
 
 def _name(value: Any) -> str | None:

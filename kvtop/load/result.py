@@ -48,7 +48,7 @@ class Server(Part):
     url: str
     model: str
     owner: str | None = None
-    root: str | None = Field(default=None, description="what the model was loaded from")
+    root: str | None = Field(default=None, description="what the model was loaded from, without the folder")
     context: int | None = Field(default=None, description="tokens of the longest request")
     version: str | None = None
     software: str | None = Field(default=None, description="its Server header")

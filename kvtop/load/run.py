@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from kvtop.errors import UserError
 from kvtop.load.arrivals import Arrivals, Closed
-from kvtop.load.asking import ServerFacts, ask, writer_for
+from kvtop.load.asking import ServerFacts, ask, without_folder, writer_for
 from kvtop.load.client import Client, http_client
 from kvtop.load.driver import Driver, Limits, Tally
 from kvtop.load.machine import client_facts
@@ -96,9 +96,9 @@ async def run_load(
         client=client_facts(),
         server=Server(
             url=settings.url,
-            model=facts.model,
+            model=without_folder(facts.model),
             owner=facts.owner,
-            root=facts.root,
+            root=None if facts.root is None else without_folder(facts.root),
             context=facts.context,
             version=facts.version,
             software=facts.software,

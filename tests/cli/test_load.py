@@ -113,6 +113,15 @@ def test_results_are_kept_and_compared(folder: Path, server: Server) -> None:  #
     assert "not the same" not in done.stdout
 
 
+def test_a_result_does_not_tell_in_which_folder_a_server_has_its_model(folder: Path, server: Server) -> None:  # noqa: F811
+    server.models = {"data": [{"id": "/home/anna/m.gguf", "root": "/home/anna/m", "max_model_len": 4096}]}
+    assert kvtop(folder, "load", server.url, "--requests", "2", "-o", str(folder / "a.json")).returncode == 0
+    assert {call.body["model"] for call in server.calls} == {"/home/anna/m.gguf"}
+    kept = (folder / "a.json").read_text()
+    assert "anna" not in kept
+    assert json.loads(kept)["server"]["model"] == "m.gguf"
+
+
 def test_a_result_that_cannot_be_written_leaves_no_file_and_says_which(folder: Path, server: Server) -> None:  # noqa: F811
     name = folder / "full.json"
     command = [sys.executable, "-m", "kvtop", "load", server.url, "--requests", "3", "-o", str(name)]
