@@ -32,6 +32,10 @@ def fake(place: Path) -> Iterator[FakeEngine]:
         yield engine
 
 
+KEPT_BYTES = 200_000
+"""Of what a viewer has written: the latest."""
+
+
 class Viewer:
     """kvtop on a pseudo terminal of which the test is the other end, and whose last words it keeps."""
 
@@ -52,7 +56,9 @@ class Viewer:
     def _read(self) -> None:
         try:
             while data := os.read(self.terminal, 65536):
-                self.shown += data
+                # All of it would be copied with each piece: a screen of 65,535 columns is megabytes, and who reads
+                # slowly is drawn for slowly.
+                self.shown = self.shown[-KEPT_BYTES:] + data
         except OSError:
             pass  # hung up, by either side
 

@@ -2,7 +2,10 @@
 
 import contextlib
 import socket
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from kvtop.protocol import Bye, Event, Fault, Gap, Hello, IterationFrame, Keyframe
@@ -97,6 +100,25 @@ def test_a_rate_merges_frames(folder: Path) -> None:
         assert [e.id for m in frames for e in m.events] == list(range(1, 201))
 
 
+@contextmanager
+def answered(publisher: Publisher, made: Keyframe) -> Iterator[None]:
+    """An engine that makes the keyframe that is asked for, whenever that is: while a viewer waits for it, too."""
+    done = threading.Event()
+
+    def answer() -> None:
+        while not done.wait(0.01):
+            if publisher.keyframe_due():
+                publisher.publish_keyframe(made)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
 def test_a_stalled_viewer_costs_the_engine_nothing_and_loses_no_event(folder: Path) -> None:
     publisher = Publisher(hello(), folder, ring=64, keyframe_every=1e9)
     publisher.start()
@@ -121,13 +143,12 @@ def test_a_stalled_viewer_costs_the_engine_nothing_and_loses_no_event(folder: Pa
 
             fold = Fold(seq=0)
             gaps = 0
-            while fold.seq != 3000:
-                message = stalled.read()
-                if isinstance(message, Gap):
-                    gaps += 1
-                fold.apply(message)
-                if publisher.keyframe_due():
-                    publisher.publish_keyframe(keyframe(3000))
+            with answered(publisher, keyframe(3000)):
+                while fold.seq != 3000:
+                    message = stalled.read()
+                    if isinstance(message, Gap):
+                        gaps += 1
+                    fold.apply(message)
             assert gaps == 1
             assert fold.events_lost == 0
             assert fold.events == list(range(1, 3001))
