@@ -52,6 +52,8 @@ def alarm_forms(report: Report, state: EngineState, now: float, width: int) -> l
         return [(form, role) for form in (forms if width >= ROOMY else forms[1:])]
     if not state.link.up:
         return []  # What was fine then says nothing of now.
+    if not report.checked:
+        return [("nothing checked", Role.DIM)]  # which is not that nothing is wrong
     missing = report.unchecked
     made = f"{report.checked} of {len(report.checks)}" if missing else str(report.checked)
     forms = [f"nothing wrong: {made} checks", f"{made} checks fine", f"{made.replace(' of ', '/')} fine"]
@@ -59,7 +61,7 @@ def alarm_forms(report: Report, state: EngineState, now: float, width: int) -> l
         forms.insert(0, f"nothing wrong: {made} checks, not {', '.join(check.title for check in missing)}")
     if width < USUAL:
         forms = forms[-1:] if width < NARROW else forms[-2:]
-    return [(form, Role.GOOD if report.checked else Role.DIM) for form in forms]
+    return [(form, Role.GOOD) for form in forms]
 
 
 def alarm_row(report: Report, state: EngineState, now: float, width: int) -> Row | None:

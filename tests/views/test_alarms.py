@@ -66,3 +66,9 @@ def test_an_entry_tells_state_evidence_victim_advice_and_when_it_fired_before() 
     assert "\n    31 preemptions\n    victim: A-1 (request, Enter goes there)\n    try: abort it" in text
     over = Check("no_progress", "no progress", "fine", "12 new tokens", before=Spell(WALL, 42.0))
     assert "fired before: at " in "\n".join(row.text for row in check_rows(over, scene(), LATER, 100))
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_where_nothing_could_be_checked_nothing_is_called_fine(width: int) -> None:
+    forms = alarm_forms(Report((UNKNOWN, UNKNOWN)), scene(), LATER, width)
+    assert [form for form, _ in forms] == ["nothing checked"]
