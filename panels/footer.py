@@ -48,6 +48,8 @@ class FooterPanel(CellPanel):
         self.glyphs = glyphs
         self._everywhere, self._local = everywhere, everywhere[:0]
         self.note: Note | None = None
+        self._hidden: Note | None = None
+        """What the last key took away: said again by what that key does, it is counted on."""
 
     def update(self, local: Actions) -> None:
         """``local``: the actions of what has the focus now."""
@@ -56,10 +58,16 @@ class FooterPanel(CellPanel):
 
     def say(self, text: str, severity: str = "warning") -> None:
         """Shows ``text`` in place of the keys, and how often it was said; the keys again when it is empty."""
-        before = self.note
+        before, self._hidden = self.note or self._hidden, None
         again = before is not None and (before.text, before.severity) == (text, severity)
         self.note = Note(text, severity, before.times + 1 if before is not None and again else 1) if text else None
         self._draw()
+
+    def hide(self) -> None:
+        """The keys again."""
+        self._hidden, self.note = self.note, None
+        if self._hidden is not None:
+            self._draw()
 
     def _draw(self) -> None:
         if self.size.width:

@@ -323,6 +323,7 @@ class EngineScreen(TimeKeys, Screen[None]):
         self.hint(message.text)
 
     def on_key(self, event: events.Key) -> None:
+        self._notes.key_pressed()  # before the key does what it is bound to
         if event.key in self.active_bindings:
             return
         if event.key == "escape" and self.dashboard.full:

@@ -26,6 +26,14 @@ class Notes:
         if now > self._until:
             self.say("", "")
 
+    def key_pressed(self) -> None:
+        """What was said of the key before is over; what has happened stays for its time."""
+        if self._is_hint:
+            self._until, self._is_hint = float("inf"), False
+            self._footer.hide()
+        elif self._footer.note is None:
+            self._footer.hide()
+
     def focus_moved(self) -> None:
         if self._is_hint:
             self.say("", "")

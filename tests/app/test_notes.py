@@ -45,6 +45,24 @@ async def test_a_note_outlasts_a_change_of_focus_and_a_keys_answer_does_not(tmp_
 
 
 @in_loop
+async def test_what_was_said_of_a_key_is_gone_with_the_next_one_and_counted_where_that_says_it_too(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path) as b:
+        await b.press("2", "G", "j")
+        assert b.text("footer").strip() == "this is the last request"
+        await b.press("j")
+        assert b.text("footer").strip() == "this is the last request ×2"
+        await b.press("k")
+        assert "? help" in b.text("footer")
+        await b.press("j", "j")
+        assert b.text("footer").strip() == "this is the last request"
+        b.screen.say("no snapshot: the disk is full", "error")
+        await b.press("k")
+        assert "no snapshot: the disk is full" in b.text("footer")
+
+
+@in_loop
 async def test_what_is_said_while_the_help_covers_the_screen_is_seen_there_and_gone_with_it(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
         await b.press("question_mark")
