@@ -283,8 +283,9 @@ class EngineState:
         marks = self._clock(frame.seq, frame.iteration, frame.wall, frame.mono, now)
         at = self.history.at(frame.mono)
         self.refusals.add(at, at - was, frame.verdict)
-        self.durations.append(Timing(frame.mono, iterations, frame.durations, frame.batch))
-        for part, milliseconds in frame.durations:
+        durations = self._possible(frame.durations)
+        self.durations.append(Timing(frame.mono, iterations, durations, frame.batch))
+        for part, milliseconds in durations:
             if milliseconds:
                 self._spent[part] += milliseconds
         if frame.batch is not None:
@@ -339,6 +340,13 @@ class EngineState:
         if change.phase_since is not None and self.jump is not None:
             change = change.model_copy(update={"phase_since": self._engine_clock.dated(change.phase_since)})
         return self.requests.apply(change, self.blocks.total if self.blocks else None, self._complain)
+
+    def _possible(self, durations: Durations) -> Durations:
+        """Without what no time can be: added up once, it would swallow all that comes after it."""
+        wrong = [part for part, milliseconds in durations if milliseconds and milliseconds > MAX_NUMBER]
+        for part in wrong:
+            self._complain(f"{part} took {getattr(durations, part):.3g} ms")
+        return durations.model_copy(update=dict.fromkeys(wrong, 0.0)) if wrong else durations
 
     def _levels(self, gauges: Gauges | None, counters: Counters | None) -> None:
         for target, source in ((self.gauges, gauges), (self.counters, counters)):

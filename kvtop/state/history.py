@@ -15,6 +15,9 @@ from kvtop.protocol import Durations
 LATEST: Final = 1e12
 """Seconds: what is dated later is no time of any clock, and left out."""
 
+MOST: Final = 1e30
+"""Larger is no number of anything here."""
+
 KEPT: Final = 1800
 """Seconds kept: with all columns some 170 KB, however long a viewer runs."""
 
@@ -126,7 +129,9 @@ class History:
     def _write(self, first: int, rows: Values, stop: int) -> None:
         # Of a longer time, its end.
         first = max(first, stop - rows.shape[1])
-        self._ring[:, np.arange(first, stop) % KEPT] = rows[:, : stop - first]
+        kept = rows[:, : stop - first]
+        # What no number here can be is not known; numpy would warn across the screen.
+        self._ring[:, np.arange(first, stop) % KEPT] = np.where(kept <= MOST, kept, np.nan)
         self.edge = stop
 
     def span(self, name: str, start: int, stop: int) -> Values:

@@ -181,6 +181,16 @@ def test_whatever_comes_all_is_counted_once_and_nothing_grows(frames: list[tuple
     assert state.history._ring.nbytes == len(COLUMNS) * KEPT * 4
 
 
+@pytest.mark.filterwarnings("error")
+def test_what_no_duration_can_be_is_unknown_and_warns_nobody() -> None:
+    state = watched()
+    for step in range(1, 31):
+        tell(state, step, step / 10, step, durations=Durations(forward=1e300 if step == 15 else 2.0))
+    same(last(state, "forward", 2, 3.0), [18.0, 20.0])
+    assert state.bad_facts == 1
+    assert state.bad_note == "forward took 1e+300 ms"
+
+
 def test_a_name_that_is_none_is_an_error() -> None:
     with pytest.raises(KeyError):
         watched().trends(["kv_useed"], 0, 1)
