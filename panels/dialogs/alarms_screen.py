@@ -2,17 +2,13 @@
 
 from collections.abc import Callable
 
-from textual import events
-from textual.app import ComposeResult
-
 from kvtop.alarms import Check, Report, Victim
 from kvtop.state import EngineState
-from kvtop.term.cell_panel import CellPanel
 from kvtop.term.keys import Action, Actions, bindings, key_of, scrolling
 from kvtop.views.alarms import check_rows, listed, summary
 from kvtop.views.glyphs import UNICODE, Glyphs
-from kvtop.views.rows import Role, Row, RowBuilder
-from panels.dialogs.pager import TextScreen
+from kvtop.views.rows import Row
+from panels.dialogs.chooser import BLANK, ChooserScreen
 from panels.panel import title_row
 
 ALARMS = "alarms"
@@ -22,10 +18,8 @@ ALARM_ACTIONS = (
     *scrolling("alarm"),
 )
 
-_BLANK = Row("", b"")
 
-
-class AlarmsScreen(TextScreen):
+class AlarmsScreen(ChooserScreen):
     """``look``: what there is to see now, with the viewer's clock; ``jump``: goes to a victim, after this has closed."""
 
     BINDINGS = bindings(ALARM_ACTIONS, ALARMS)
@@ -39,20 +33,11 @@ class AlarmsScreen(TextScreen):
         glyphs: Glyphs = UNICODE,
         keys: Actions = ALARM_ACTIONS,
     ) -> None:
-        super().__init__(close_keys=close_keys, glyphs=glyphs, keys=keys, live=True)
+        super().__init__("go to the victim", close_keys=close_keys, glyphs=glyphs, keys=keys, live=True)
         self._look, self._jump, self._jump_key = look, jump, key_of(keys, "jump")
         self._chosen: str | None = None
         """The name of the chosen check: it stays chosen wherever it goes in the list."""
         self._first = 0
-        foot = RowBuilder().add(f"  {key_of(keys, 'down')} {key_of(keys, 'up')}", Role.KEY).add(" choose  ", Role.DIM)
-        foot.add(key_of(keys, "jump"), Role.KEY).add(" go to the victim  ", Role.DIM)
-        self.foot = foot.add(key_of(keys, "close"), Role.KEY).add(" close", Role.DIM).row()
-
-    def compose(self) -> ComposeResult:
-        yield CellPanel(id="page")
-
-    def on_resize(self, _event: events.Resize) -> None:
-        self.reload()
 
     def _place(self, checks: list[Check]) -> int:
         return next((place for place, check in enumerate(checks) if check.name == self._chosen), 0)
@@ -72,7 +57,7 @@ class AlarmsScreen(TextScreen):
             rows += check_rows(
                 check, state, now, width - 2, chosen=place == chosen, jump=self._jump_key, glyphs=self._glyphs
             )
-            rows.append(_BLANK)
+            rows.append(BLANK)
         room = height - 2
         if checks:
             top, end = starts[chosen], starts[chosen + 1] if chosen + 1 < len(checks) else len(rows)
@@ -81,39 +66,23 @@ class AlarmsScreen(TextScreen):
             self._first = min(self._first, top)
         self._first = max(0, min(self._first, len(rows) - room))
         body = rows[self._first : self._first + room]
-        body += [_BLANK] * (room - len(body))
+        body += [BLANK] * (room - len(body))
         heading = title_row("alarms", width, False, note=summary(report))
-        self.query_one("#page", CellPanel).show(self._glyphs.rows([heading, *body, self.foot]))
+        self.show([heading, *body, self.foot])
 
-    def _move(self, by: int) -> None:
+    @property
+    def page(self) -> int:
+        return 3  # an entry has several rows
+
+    @property
+    def entries(self) -> int:
+        return len(self._look()[0].checks)
+
+    def choose(self, by: int) -> None:
         checks = listed(self._look()[0])
         if checks:
             self._chosen = checks[max(0, min(self._place(checks) + by, len(checks) - 1))].name
             self.reload()
-
-    def action_down(self) -> None:
-        self._move(1)
-
-    def action_up(self) -> None:
-        self._move(-1)
-
-    def action_page_down(self) -> None:
-        self._move(3)
-
-    def action_page_up(self) -> None:
-        self._move(-3)
-
-    def action_top(self) -> None:
-        self._move(-1000)
-
-    def action_bottom(self) -> None:
-        self._move(1000)
-
-    def on_mouse_scroll_down(self, _event: events.MouseScrollDown) -> None:
-        self._move(1)
-
-    def on_mouse_scroll_up(self, _event: events.MouseScrollUp) -> None:
-        self._move(-1)
 
     def action_jump(self) -> None:
         checks = listed(self._look()[0])
