@@ -1,6 +1,6 @@
 """Moments of a stretch as a reviewer looks at them: the block map, the requests, why the queue waits."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -78,21 +78,8 @@ def _urgent(row: RequestRow) -> tuple[int, int]:
 
 
 def _copy(row: RequestRow) -> RequestRow:
-    copied = RequestRow(row.num)
-    for name in (
-        "id",
-        "label",
-        "state",
-        "priority",
-        "prompt_tokens",
-        "cached_tokens",
-        "computed_tokens",
-        "output_tokens",
-    ):
-        setattr(copied, name, getattr(row, name))
-    for name in ("max_tokens", "blocks", "preemptions", "recomputed_tokens", "finish_reason", "ttft_s", "tpot_s"):
-        setattr(copied, name, getattr(row, name))
-    return copied
+    """As it is now, without its block table and its texts."""
+    return replace(row, table=[], prompt_text=None, output_text=None, text_ends=[])
 
 
 def _cells(state: EngineState) -> tuple[int, list[Run] | None]:
