@@ -8,10 +8,11 @@ import errno
 import importlib
 import io
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import IO, NoReturn
+from typing import IO, Any, NoReturn
 
 from kvtop import __version__
 from kvtop.commands import bench_options, load_options
@@ -41,7 +42,12 @@ environment: KVTOP_SOCKET_DIR (the one socket folder), {FILE_VARIABLE} (the file
 
 
 class _Parser(argparse.ArgumentParser):
-    """Usage errors in one line, like all others."""
+    """Usage errors in one line, like all others; and times before the end are values: ``--at -5m``."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # What argparse takes for a negative number, which is no option.
+        self._negative_number_matcher = re.compile(r"-(\d+(\.\d*)?|\.\d+)[smhd]?$")
 
     def error(self, message: str) -> None:  # type: ignore[override]
         raise UserError(message, f"see: {self.prog} --help", code=2)

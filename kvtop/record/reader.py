@@ -45,7 +45,7 @@ class Recording(Tape):
         """What stands at the end and is no whole chunk: one that is being written, or was when its writer ended."""
         self._heads: list[Head] = []
         self._scanned = 0
-        self._file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        self._file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO is not waited for
         try:
             self.refresh()
             if not self._chunks:

@@ -193,5 +193,10 @@ def test_the_command_writes_it_and_says_where(
     assert path.parent == tmp_path
     assert {"summary.md", "summary.json", "report.html", "recording.kvtop", "metrics.txt"} < set(read(path))
     assert "preemption" in said
+    assert run(["bundle", str(tape.path), "-o", str(tmp_path / "b.zip"), "--at", "-0.05m", "--no-svg"]) == 0
+    assert (
+        json.loads(read(tmp_path / "b.zip")["summary.json"])["moment"]
+        == json.loads(read(path)["summary.json"])["moment"] - 1
+    )
     with pytest.raises(UserError, match="no such file"):
         run(["bundle", str(tmp_path / "none.kvtop")])

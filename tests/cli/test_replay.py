@@ -1,11 +1,12 @@
 """``kvtop replay FILE``: what can be typed, and what is said of files and moments that cannot be."""
 
+import os
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
-from kvtop.cli import run
+from kvtop.cli import build_parser, run
 from kvtop.commands.replay import opened
 from kvtop.commands.replay import place_at as place_of
 from kvtop.errors import UserError
@@ -69,3 +70,16 @@ def test_a_speed_that_cannot_be_is_refused(path: Path, speed: str) -> None:
     with pytest.raises(UserError, match="speed") as refused:
         run(["replay", str(path), "--speed", speed])
     assert refused.value.code == 2
+
+
+def test_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(UserError, match="is empty"):
+        opened(tmp_path / "fifo")
+
+
+@pytest.mark.parametrize("when", ["-5m", "-90", "-1.5h", "-.5s"])
+def test_a_time_before_the_end_is_a_value_and_no_option(path: Path, when: str) -> None:
+    assert build_parser().parse_args(["replay", str(path), "--at", when]).at == when
+    with pytest.raises(UserError):
+        build_parser().parse_args(["replay", str(path), "--at", "-x"])
