@@ -80,8 +80,8 @@ class Pseudonyms:
                 self._retell(item)
         elif isinstance(value, dict):
             for name, item in value.items():
-                if isinstance(item, str) and name in _FREE:
-                    value[name] = self.sentence(item)
+                if isinstance(item, str):
+                    value[name] = self.sentence(item) if name in _FREE else without_places(item)
                 else:
                     self._retell(item)
 
@@ -91,7 +91,16 @@ class Pseudonyms:
             return "(left out)"
         for name, other in self._of_several_words.items():
             text = text.replace(name, other)
+        text = without_places(text)
         return _WORD.sub(lambda word: self._known.get(word[0], word[0]), text)
 
 
+def without_places(text: str) -> str:
+    """``text`` without addresses, paths (home folders have names), and numbers of processes and users."""
+    return _COMMANDER.sub(r"\1 –", _PATH.sub("(path)", _ADDRESS.sub("(address)", text)))
+
+
+_ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s,;]+", re.IGNORECASE)
+_PATH = re.compile(r"(?<![\w.<])~?/(?:[^\s/,;:]+/)+[^\s,;:]*")
+_COMMANDER = re.compile(r"\b(uid|pid) \d+")
 _WORD = re.compile(r"[^\s,;:()=\"']+")

@@ -175,6 +175,26 @@ def test_redacted_it_has_no_name_of_anybody(storm: tuple[Told, ...], tmp_path: P
     assert document["preempted"][0]["times"] == max(Counter(e.request_id for e in preemptions(storm)).values())
 
 
+def test_redacted_no_sentence_says_where_or_by_whom(storm: tuple[Told, ...], tmp_path: Path) -> None:
+    told_of = "written (by command of uid 987654 pid 876543): /home/anna/.local/state/kvtop/flight/x.kvtop; ask http://gpu7:8000/v1"
+    said = list(storm)
+    at = next(place for place, (_, frame) in enumerate(said) if isinstance(frame, IterationFrame) and frame.events)
+    frame = said[at][1]
+    assert isinstance(frame, IterationFrame)
+    first = frame.events[0].model_copy(update={"kind": "dump", "detail": told_of, "cause": told_of})
+    frame = frame.model_copy(update={"events": [first, *frame.events[1:]]})
+    said[at] = (encode(frame), frame)
+    tape = Recording(recording(tmp_path / "p.kvtop", said))
+    assert tape.end is not None
+    parts = read(write_bundle(tape, Wanted(tape.end, before=1e6, redact=True), tmp_path / "r.zip")[0])
+    (tmp_path / "r.kvtop").write_bytes(parts.pop("recording.kvtop"))
+    own = Recording(tmp_path / "r.kvtop")
+    everything = b"".join([*(line for chunk in own.chunks for line in own.read(chunk)), *parts.values()])
+    for secret in (b"anna", b"987654", b"876543", b"gpu7"):
+        assert secret not in everything, secret
+    assert b"(path)" in everything
+
+
 def test_one_name_is_called_the_same_throughout_and_otherwise_in_the_next_bundle() -> None:
     first, second = Pseudonyms(), Pseudonyms()
     assert first.of("r", "a") == first.of("r", "a") != first.of("r", "b")
